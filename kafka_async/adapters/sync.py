@@ -545,8 +545,7 @@ class KafkaConsumer(Generic[K, V]):
         for as long as the block lasts: of its own methods, only ``stop`` and those that read known state may be called.
         """
         from ..application.processing.process_settings import checked
-        from ..application.processing.processing import Processing as AsyncProcessing
-        from ..application.processing.source import Source
+        from ..application.processing.settlement import processing_of
 
         plain(handler, "handler")
         plain(on_failure, "on_failure")
@@ -564,7 +563,7 @@ class KafkaConsumer(Generic[K, V]):
             max_held_bytes=max_held_bytes,
             keep_done=keep_done,
         )
-        return Processing(self._seat, lambda: AsyncProcessing(Source(self._parts), handler, settings))
+        return Processing(self._seat, lambda: processing_of(self._parts, handler, settings))
 
     # --- what ------------------------------------------------------------------------------------------------------------------
 

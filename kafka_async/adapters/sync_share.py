@@ -14,7 +14,6 @@ from typing_extensions import TypeVar
 
 from ..application.lifecycle.runtime import ThreadRuntime
 from ..application.processing.process_settings import checked
-from ..application.processing.processing import Processing as AsyncProcessing
 from ..application.processing.retry import ONCE, Retry
 from ..errors import ConsumerStoppedError, KafkaError
 from ..model import ConsumerState, TopicPartition
@@ -203,7 +202,7 @@ class ShareConsumer(Generic[K, V]):
         max_held_bytes: int = 67_108_864,
     ) -> Processing:
         """Do what ``process`` does, as a ``with`` block: the handlers run on threads while its body runs."""
-        from ..application.share.source import ShareSource
+        from ..application.share.settlement import processing_of_shared
 
         plain(handler, "handler")
         plain(on_failure, "on_failure")
@@ -222,7 +221,7 @@ class ShareConsumer(Generic[K, V]):
             keep_done=False,
             shared=True,
         )
-        return Processing(self._seat, lambda: AsyncProcessing(ShareSource(self._parts), handler, settings))
+        return Processing(self._seat, lambda: processing_of_shared(self._parts, handler, settings))
 
     # --- see -------------------------------------------------------------------------------------------------------------------
 

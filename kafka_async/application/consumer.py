@@ -420,8 +420,7 @@ class KafkaConsumer(Generic[K, V]):
         is cancelled and the block raises the cause.
         """
         from .processing.process_settings import checked
-        from .processing.processing import Processing
-        from .processing.source import Source
+        from .processing.settlement import processing_of
 
         settings = checked(
             handler,
@@ -437,7 +436,7 @@ class KafkaConsumer(Generic[K, V]):
             max_held_bytes=max_held_bytes,
             keep_done=keep_done,
         )
-        return Processing(Source(self._parts), handler, settings)
+        return processing_of(self._parts, handler, settings)
 
     # --- what ------------------------------------------------------------------------------------------------------------------
 

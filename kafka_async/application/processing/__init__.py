@@ -1,13 +1,17 @@
 """Many handlers at once, in order where it matters, at least once (``KafkaConsumer.process``).
 
-    processing.py  what the caller holds: reading, committing, rebalances, the end
+    processing.py  what the caller holds: the tasks, the end
+    run_state.py   how far it is, who waits for what happens to it, and where workers rest
+    feed.py        records for the workers, read as soon as there is room
     statistics.py  its statistics
     handling.py    the workers: calling the handler, and what happens to a record that failed
     contexts.py    a copy of the context variables for each call
     handler_threads.py    the threads of plain handlers
     threads.py     threads that can be left behind
     tasks.py       the tasks of all this, which nobody else can end
-    source.py      what processing needs from a consumer; the only file here that knows its parts
+    settlement.py  commits, and rebalances: how records that are done come to count; puts it all together
+    progress.py    what is done in each partition, and what may be committed of it
+    source.py      one consumer, as far as processing uses it: records, positions, commits, call-backs
     process_settings.py    the arguments, checked
 
 Without a loop, a clock or randomness:

@@ -16,26 +16,30 @@ from contextvars import Context, copy_context
 from functools import partial
 from inspect import isawaitable
 from math import inf
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-import anyio
 from anyio import get_cancelled_exc_class, get_current_task, sleep
 
 from ...errors import ProcessingError
 from ...functions import is_async, returned
 from ...model import OffsetAndMetadata, TopicPartition, at_offset
 from ...network.waiting import pause, running_loop
-from ...trace import STOP, Fault, RecordFailed, Recovered, TraceEvent
+from ...trace import STOP, Fault, RecordFailed, Recovered
 from ...values import define, field
 from .attempts import Unit
 from .contexts import IDLE, Changes, called_in, calls, put, rest_of, set_since
+from .feed import Feed
 from .handler_threads import LOOK, HandlerThreads, Outcome, Stint
 from .lanes import Item, Lanes, Pack, Record
 from .process_settings import ProcessingContext, ProcessSettings, takes_context
 from .retry import Blame, Reject, Skip, blame, check_return, decided
+from .run_state import Bench, RunState
 from .tasks import Running, Tasks
 from .threads import Threads
 from .work import Fate
+
+if TYPE_CHECKING:
+    from .progress import Progress
 
 TURN: Final = 0.02
 """Seconds for which handlers that never wait may go on, all workers together, without letting others run on the event loop."""
@@ -85,14 +89,21 @@ class Slot:
         return self.running is not None and self.running.cancelled
 
 
-class Assigned(Protocol):
-    """The work of the workers: ``Work``, or what share consumers have in its place."""
+class Queue(Protocol):
+    """The work of the workers. After each unit that was taken comes ``succeeded``, ``gave_up``, ``retry`` or ``interrupted``."""
 
     lanes: Lanes
     held: int
+    """Records received and not done."""
 
-    def take(self) -> Item | None: ...
-    def take_pack(self) -> Pack | None: ...
+    def take(self) -> Item | None:
+        """Return the next record to handle."""
+        ...
+
+    def take_pack(self) -> Pack | None:
+        """Return the next records to handle together."""
+        ...
+
     def is_open(self, unit: Unit) -> bool:
         """Whether a unit that was taken may still be handled. From any thread."""
         ...
@@ -111,83 +122,11 @@ class Assigned(Protocol):
         """These records of a pack that is handled were not: they come again."""
         ...
 
-    def retry(self, unit: Unit, due: float, now: float) -> bool: ...
+    def retry(self, unit: Unit, due: float, now: float) -> bool:
+        """Handle a failed unit again from ``due`` on. ``False``: it is no longer ours."""
+        ...
+
     def interrupted(self, unit: Unit, now: float) -> None: ...
-    def completed(
-        self, partition: TopicPartition, position: OffsetAndMetadata | None, also: Sequence[Item] = ()
-    ) -> OffsetAndMetadata | None: ...
-
-
-class Owner(Protocol):
-    """Whom the workers work for."""
-
-    def position(self, partition: TopicPartition) -> OffsetAndMetadata | None:
-        """Return the next offset to read of a partition, as it was when its last records were received."""
-        ...
-
-    def progressed(self) -> None:
-        """A unit was handled, or given up, while the workers are ``watched`` or no more than ``low_water`` records take room."""
-        ...
-
-    def may_begin(self, now: float) -> bool:
-        """Return whether what was received is surely still ours."""
-        ...
-
-    def doubted(self) -> None:
-        """It is not sure any more. Workers that rest are to be woken once it is."""
-        ...
-
-    def starved(self) -> None:
-        """Nothing is ready, and there is more to read. What is read now is ready when this returns."""
-        ...
-
-    def retry_waits(self) -> None:
-        """Something waits for its next attempt."""
-        ...
-
-    def failed(self, error: BaseException) -> None:
-        """This ends it all. Only the first one counts."""
-        ...
-
-    @property
-    def swept(self) -> bool:
-        """All tasks were cancelled, not only a handler."""
-        ...
-
-    def report(self, event: TraceEvent) -> None: ...
-
-
-@define(eq=False)
-class Bench:
-    """The workers that rest, and the turn of the others."""
-
-    resting: list[anyio.Event] = field(factory=list)
-    woken: int = 0
-    """How many were woken the last time."""
-    rising: int = 0
-    """How many of them have not started yet."""
-    turn_ends: float = 0.0
-    """Until then workers may go on without letting others run on the event loop."""
-    turning: bool = False
-    """A worker lets others run, and begins the next turn then."""
-
-    def wake(self, most: int) -> None:
-        self.woken = max(1, min(most, len(self.resting)))
-        for _ in range(min(most, len(self.resting))):
-            self.rising += 1
-            self.resting.pop().set()
-
-    async def rest(self) -> None:
-        """Return when woken."""
-        event = anyio.Event()
-        self.resting.append(event)
-        try:
-            await event.wait()
-        finally:
-            if event.is_set():
-                self.rising -= 1
-            else:
-                self.resting.remove(event)
 
 
 @define(eq=False)
@@ -195,7 +134,7 @@ class HandlerCounts:
     """What the workers did so far. Times are seconds."""
 
     attempts: int = 0
-    """Calls of the handler that have ended."""
+    """BackgroundCalls of the handler that have ended."""
     failures: int = 0
     skipped: int = 0
     dead_letters: int = 0
@@ -207,52 +146,42 @@ class HandlerCounts:
 
 @define(eq=False)
 class Handling:
-    """Calls the handler for what is ready, with as many workers as ``concurrency``."""
+    """BackgroundCalls the handler for what is ready, with as many workers as ``concurrency``."""
 
     handler: Callable[..., Any]
     settings: ProcessSettings
-    work: Assigned
-    clock: Callable[[], float]
-    owner: "Owner"
-    counts: HandlerCounts = field(factory=HandlerCounts)
-    watched: bool = field(default=False, init=False)
-    """Somebody waits for progress."""
-    low_water: int = field(default=-1, init=False)
-    """Once no more records than this are held, more should be read."""
-    halted: bool = field(default=False, init=False)
-    """Nothing more is started."""
+    queue: Queue
+    run: RunState = field(repr=False)
+    feed: Feed = field(repr=False)
+    progress: "Progress | None" = field(repr=False)
+    """What is known of partitions; ``None``: records are done one by one, and that is all."""
+    counts: HandlerCounts = field(factory=HandlerCounts, init=False)
     doubtful: bool = field(default=False, init=False)
-    """As ``halted``: what was received may belong to others by now."""
+    """Nothing is begun: what was received may belong to others by now."""
     _slots: list[Slot] = field(factory=list, init=False)
-    _bench: Bench = field(factory=Bench, init=False)
+    _bench: Bench = field(init=False, repr=False)
     _handler_threads: HandlerThreads | None = field(default=None, init=False)
     """What the threads of a plain handler share."""
     _threads: Threads = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
+        self._bench = self.feed.bench
         # As many as there are workers, and as many again that may be left behind.
         self._threads = Threads(2 * self.settings.concurrency, self._threads_freed)
         # With a timeout each call is waited for on the event loop, which has the clock that ends it.
         if not is_async(self.handler) and self.settings.timeout is None:
             enough, with_context = (self.settings.concurrency + 1) // 2, takes_context(self.handler)
-            self._handler_threads = HandlerThreads(self, self.clock, self.counts.late_threads, enough, with_context)
+            self._handler_threads = HandlerThreads(self, self.run.clock, self.counts.late_threads, enough, with_context)
 
     # --- from outside ----------------------------------------------------------------------------------------------------------
 
-    def rouse(self, most: int = 2) -> None:
-        """Wake workers that rest. The last of them to begin wakes twice as many if there is more to do.
-
-        If handlers never wait, the first worker leaves nothing to do for the others that are woken, so only a few are.
-        """
-        self._bench.wake(most)
-
     def halt(self, *, halted: bool = True) -> None:
         """Begin nothing more, or go on."""
-        self.halted = halted
+        self.run.halted = halted
         if halted:
             self.take_back()
         else:
-            self.rouse()
+            self._bench.wake()
 
     def cancel(self, concerns: Callable[[Item], bool] = lambda item: True) -> None:
         """Cancel the handlers of the records that this concerns, but for one that waits for its own ``stop``."""
@@ -286,7 +215,7 @@ class Handling:
 
     def end(self) -> None:
         """End the workers, whatever they do."""
-        self.halted = True
+        self.run.halted = True
         self.take_back()
         for slot in self._slots:
             slot.cancel()
@@ -296,7 +225,7 @@ class Handling:
         self._threads.close()
         if self._threads.left:
             text = f"{self._threads.left} threads go on with plain functions whose time is over; their results will not count"
-            self.owner.report(Fault(now=self.clock(), text=text))
+            self.run.trace(Fault(now=self.run.clock(), text=text))
 
     @property
     def uses_threads(self) -> bool:
@@ -312,6 +241,18 @@ class Handling:
         units = [slot.under_way for slot in tuple(self._slots)]
         return sum(len(unit.items) for unit in units if unit is not None)
 
+    def _progressed(self) -> None:
+        """A unit was handled, or given up."""
+        if self.run.waiting:
+            self.run.change()
+        if self.queue.held - self.queue.lanes.held_up.records <= self.feed.refill_below:
+            self.feed.refill()
+
+    def _fail(self, error: BaseException) -> None:
+        """End all with this error."""
+        self.run.fail(error)
+        self.take_back()
+
     def take_back(self) -> None:
         """Put what was laid out for threads back among what is ready, in the same order."""
         if self._handler_threads is None:
@@ -319,9 +260,9 @@ class Handling:
         units = []
         while (unit := self._handler_threads.next()) is not None:
             units.append(unit)
-        now = self.clock()
+        now = self.run.clock()
         for unit in reversed(units):
-            self.work.interrupted(unit, now)
+            self.queue.interrupted(unit, now)
 
     # --- workers ---------------------------------------------------------------------------------------------------------------
 
@@ -344,19 +285,19 @@ class Handling:
         finally:
             slot.unit = slot.context = slot.stint = None
             slot.stops = False
-            if self.watched or self.work.held - self.work.lanes.held_up.records <= self.low_water:
-                self.owner.progressed()
+            self._progressed()
 
     async def _serve(self, slot: Slot, invoke: Callable[[Unit], Awaitable[Any]], disturbances: Callable[[], int]) -> None:
         """Handle what is ready, until cancelled."""
-        clock, counts, work, bench = self.clock, self.counts, self.work, self._bench
+        run, feed, counts, work, bench = self.run, self.feed, self.counts, self.queue, self._bench
+        clock = run.clock
         direct, turns, base = self._direct, work.lanes.turns, copy_context()
         steps, held_up = calls(invoke if direct is None else direct), work.lanes.held_up
         alone = self.settings.batch is None
         take, succeeded = self._taking, work.succeeded if alone else work.pack_succeeded
         now = clock()
         while True:
-            unit = None if self.halted or self.doubtful else take()
+            unit = None if run.halted or self.doubtful else take()
             if unit is None:
                 now = await self._wait_for_more()
                 continue
@@ -384,8 +325,8 @@ class Handling:
             slot.unit = slot.context = None
             if disturbances():
                 return  # the cancellation was meant for this unit, which ended nevertheless, and must not reach the next one
-            if self.watched or work.held - held_up.records <= self.low_water:
-                self.owner.progressed()
+            if run.waiting or work.held - held_up.records <= feed.refill_below:
+                self._progressed()
             if now >= bench.turn_ends:
                 now = await self._next_turn()
 
@@ -397,7 +338,7 @@ class Handling:
             if unit is None:
                 await self._wait_for_more()
                 continue
-            if self.work.lanes.turns and self._bench.resting and not self._bench.rising:
+            if self.queue.lanes.turns and self._bench.resting and not self._bench.rising:
                 self._bench.wake(2 * self._bench.woken)
             slot.stint = stint = Stint(unit)
             self._lay_out(handler_threads)
@@ -429,13 +370,13 @@ class Handling:
     def _next(self, handler_threads: HandlerThreads) -> Unit | None:
         """Return a unit that was laid out and may still be handled, else the next one that is ready."""
         while (unit := handler_threads.next()) is not None:
-            if self.work.is_open(unit):
+            if self.queue.is_open(unit):
                 return unit
-            self.work.interrupted(unit, self.clock())  # it was lost meanwhile
+            self.queue.interrupted(unit, self.run.clock())  # it was lost meanwhile
         return self._take()
 
     def _take(self) -> Unit | None:
-        unit: Unit | None = self.work.take() if self.settings.batch is None else self.work.take_pack()
+        unit: Unit | None = self.queue.take() if self.settings.batch is None else self.queue.take_pack()
         return unit
 
     @property
@@ -443,23 +384,23 @@ class Handling:
         """The function that returns what is handled next, with as little in between as possible."""
         if not is_async(self.handler):
             return lambda: self._take() if self._may_begin() else None
-        return self.work.take if self.settings.batch is None else self.work.take_pack
+        return self.queue.take if self.settings.batch is None else self.queue.take_pack
 
     def _may_begin(self) -> bool:
         """Whether a plain handler may begin."""
-        if self.halted or self.doubtful:
+        if self.run.halted or self.doubtful:
             return False
         if self._threads.used_up:
             text = (
                 f"all {self._threads.most} threads go on with plain functions whose time is over; no handler begins until one ends"
             )
-            self.owner.report(Fault(now=self.clock(), text=text, outage=NO_THREADS))
+            self.run.trace(Fault(now=self.run.clock(), text=text, outage=NO_THREADS))
             return False
         return True
 
     def _threads_freed(self) -> None:
-        self.owner.report(Recovered(now=self.clock(), outage=NO_THREADS))
-        self.rouse()
+        self.run.trace(Recovered(now=self.run.clock(), outage=NO_THREADS))
+        self._bench.wake()
 
     async def _on_thread(self, unit: Callable[[], Unit | None], what: str, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a plain function on a thread. If it is left behind, and is the first one that goes on, say so."""
@@ -469,18 +410,17 @@ class Handling:
                 record = given_up.items[0].record
                 where = at_offset(record.topic, record.partition, record.offset)
                 text = "threads cannot be ended, so it is left to itself, and its result will not count"
-                self.owner.report(Fault(now=self.clock(), text=f"{where}: {what} goes on though its time is over; {text}"))
+                self.run.trace(Fault(now=self.run.clock(), text=f"{where}: {what} goes on though its time is over; {text}"))
 
         return await self._threads.run(function, *arguments, left=left)
 
     def _lay_out(self, handler_threads: HandlerThreads) -> None:
         """While every worker is busy, lay out two units for each, which threads begin by themselves."""
-        while len(handler_threads.laid_out) < 2 * self.settings.concurrency and not (
-            self.halted or self.doubtful or self._bench.resting
-        ):
+        enough = 2 * self.settings.concurrency
+        while len(handler_threads.laid_out) < enough and not (self.run.halted or self.doubtful or self._bench.resting):
             unit = self._take()
-            if unit is None and self.low_water >= 0:
-                self.owner.starved()
+            if unit is None and self.feed.refill_below >= 0:
+                self.feed.refill()
                 unit = self._take()
             if unit is None:
                 return
@@ -502,7 +442,7 @@ class Handling:
         handler_threads = self._handler_threads
         if handler_threads is None:
             return
-        now, results = self.clock(), handler_threads.results()
+        now, results = self.run.clock(), handler_threads.results()
         if results and not handler_threads.looking:
             handler_threads.looking = True
             handler_threads.signal.wake()
@@ -511,20 +451,19 @@ class Handling:
                 self._count(result)
                 self._succeeded(result.unit, now)
             else:
-                self.work.interrupted(result, now)
-        if self.watched or self.work.held - self.work.lanes.held_up.records <= self.low_water:
-            self.owner.progressed()
+                self.queue.interrupted(result, now)
+        self._progressed()
         self._begin_turn(now)
-        handler_threads.turn_ends = 0.0 if self.halted or self.doubtful else now + ALONE
+        handler_threads.turn_ends = 0.0 if self.run.halted or self.doubtful else now + ALONE
         self._lay_out(handler_threads)
-        if self.work.lanes.turns and self._bench.resting and not self._bench.rising:
-            self.rouse()
+        if self.queue.lanes.turns and self._bench.resting and not self._bench.rising:
+            self._bench.wake()
 
     def _succeeded(self, unit: Unit, now: float) -> None:
         if isinstance(unit, Item):
-            self.work.succeeded(unit, now)
+            self.queue.succeeded(unit, now)
         else:
-            self.work.pack_succeeded(unit, now)
+            self.queue.pack_succeeded(unit, now)
 
     def _count(self, outcome: Outcome) -> None:
         counts = self.counts
@@ -538,7 +477,7 @@ class Handling:
         if outcome.error is not None:
             await self._stint_failed(slot, outcome.unit, outcome.error)
         else:
-            self._succeeded(outcome.unit, self.clock())
+            self._succeeded(outcome.unit, self.run.clock())
 
     async def _stint_failed(self, slot: Slot, unit: Unit, error: BaseException) -> None:
         slot.unit, slot.stint = unit, None  # the thread is done with it
@@ -547,10 +486,10 @@ class Handling:
     async def _wait_for_more(self) -> float:
         """Return, with the time, when something may be ready."""
         used_up = self._threads.used_up and not is_async(self.handler)
-        if self.low_water >= 0 and not (self.halted or self.doubtful or used_up):
-            self.owner.starved()
-            if self.work.lanes.some_ready:
-                return self.clock()
+        if self.feed.refill_below >= 0 and not (self.run.halted or self.doubtful or used_up):
+            self.feed.refill()
+            if self.queue.lanes.some_ready:
+                return self.run.clock()
         await self._bench.rest()
         return await self._next_turn()
 
@@ -560,7 +499,7 @@ class Handling:
         One worker lets them, and begins the next turn. The others rest, until there is more to do than those that work can.
         """
         bench = self._bench
-        while (now := self.clock()) >= bench.turn_ends:
+        while (now := self.run.clock()) >= bench.turn_ends:
             if bench.turning:
                 await bench.rest()
                 continue
@@ -569,14 +508,14 @@ class Handling:
                 await pause()
             finally:
                 bench.turning = False
-                self._begin_turn(self.clock())
+                self._begin_turn(self.run.clock())
         return now
 
     def _begin_turn(self, now: float) -> None:
         self._bench.turn_ends = now + TURN
-        before, self.doubtful = self.doubtful, not self.owner.may_begin(now)
+        before, self.doubtful = self.doubtful, self.progress is not None and not self.progress.holds(now)
         if self.doubtful and not before:
-            self.owner.doubted()
+            self.run.change()
 
     # --- calling ---------------------------------------------------------------------------------------------------------------
 
@@ -629,7 +568,7 @@ class Handling:
 
     def is_open(self, unit: Unit) -> bool:
         """Whether the unit may still be handled (for a thread)."""
-        return self.work.is_open(unit)
+        return self.queue.is_open(unit)
 
     async def _call_in_thread(self, slot: Slot, with_context: bool, unit: Unit) -> None:
         slot.context = context = self._context(unit, in_thread=True)
@@ -670,7 +609,7 @@ class Handling:
 
     def _context(self, unit: Unit, *, in_thread: bool = False) -> ProcessingContext:
         def completed(partition: TopicPartition) -> OffsetAndMetadata | None:
-            return self.work.completed(partition, self.owner.position(partition), unit.items)
+            return None if self.progress is None else self.progress.completed(partition, unit.items)
 
         def completed_for_thread(partition: TopicPartition) -> OffsetAndMetadata | None:
             return self._threads.ask(completed, partition)
@@ -681,15 +620,15 @@ class Handling:
 
     async def _failed(self, slot: Slot, unit: Unit, error: BaseException) -> None:
         """Decide what happens to a unit whose handler raised. Raises what ends the worker."""
-        now = self.clock()
+        now = self.run.clock()
         if isinstance(error, GeneratorExit) or (isinstance(error, get_cancelled_exc_class()) and self._is_ended(slot)):
-            self.work.interrupted(unit, now)
+            self.queue.interrupted(unit, now)
             raise error
         refused = any(item.error is not None for item in unit.items)
         self.counts.attempts += not refused
         if not isinstance(error, Exception | get_cancelled_exc_class()):  # KeyboardInterrupt and the like: not about this record
-            self.work.interrupted(unit, now)
-            self.owner.failed(error)
+            self.queue.interrupted(unit, now)
+            self._fail(error)
             return
         if (told := blame(error)) is None:
             await self._decide(slot, unit, error, refused=refused)
@@ -698,7 +637,7 @@ class Handling:
 
     async def _blamed(self, slot: Slot, unit: Unit, told: Blame) -> None:
         """The handler said which records failed. The others do not share their fate."""
-        items, now = tuple(unit.items), self.clock()
+        items, now = tuple(unit.items), self.run.clock()
         if (index := max(told.errors)) >= len(items):
             await self._decide(slot, unit, IndexError(f"Failed({index}, ...): there are only {len(items)} records"))
             return
@@ -708,9 +647,9 @@ class Handling:
         done = [item for place, item in enumerate(items) if place not in told.errors and told.done(place)]
         again = [item for place, item in enumerate(items) if place not in told.errors and not told.done(place)]
         if done:
-            self.work.pack_succeeded(self.work.split(unit, done), now)
+            self.queue.pack_succeeded(self.queue.split(unit, done), now)
         if again:
-            self.work.unhandled(unit, again, now)
+            self.queue.unhandled(unit, again, now)
         await self._decide_each(slot, unit, [(items[place], decided(told.errors[place])) for place in sorted(told.errors)])
 
     async def _decide_each(self, slot: Slot, unit: Pack, errors: Sequence[tuple[Item, BaseException]]) -> None:
@@ -724,7 +663,7 @@ class Handling:
         given_up = [each for each, delay in zip(errors, delays, strict=True) if delay is None]
         waiting = [(each, delay) for each, delay in zip(errors, delays, strict=True) if delay is not None]
         # Those that are tried again keep the lane closed; without any the last one does, until the others are dealt with.
-        parts = [(self.work.split(unit, [item]), error) for item, error in (given_up if waiting else given_up[:-1])]
+        parts = [(self.queue.split(unit, [item]), error) for item, error in (given_up if waiting else given_up[:-1])]
         if waiting:
             seconds = max(delay for _, delay in waiting)
             for (item, error), _ in waiting:
@@ -738,7 +677,7 @@ class Handling:
                 await self._conclude(slot, part, error)
             except BaseException:
                 for rest, _ in parts[number + 1 :]:
-                    self.work.interrupted(rest, self.clock())
+                    self.queue.interrupted(rest, self.run.clock())
                 raise
 
     async def _decide(self, slot: Slot, unit: Unit, error: BaseException, *, refused: bool = False) -> None:
@@ -766,9 +705,9 @@ class Handling:
         self._report(slot, items, attempt, error, f"tried again in {round(seconds, 2):g} s", final=False)
 
     def _try_again(self, unit: Unit, seconds: float) -> None:
-        now = self.clock()
-        if self.work.retry(unit, now + seconds, now):
-            self.owner.retry_waits()
+        now = self.run.clock()
+        if self.queue.retry(unit, now + seconds, now):
+            self.run.change()
 
     async def _conclude(self, slot: Slot, unit: Unit, error: BaseException) -> None:
         """There is no other attempt."""
@@ -786,7 +725,7 @@ class Handling:
             return
         if reaction == "release" and not isinstance(error, Reject):
             self._report(slot, unit.items, unit.attempt, error, "released", final=True)
-            self.work.gave_up(unit, Fate.RETURNED, self.clock())
+            self.queue.gave_up(unit, Fate.RETURNED, self.run.clock())
             return
         if isinstance(reaction, str):
             self._skipped(slot, unit, error, Fate.REFUSED)
@@ -798,18 +737,18 @@ class Handling:
                 await called_in(slot.inside.copy(), self._react, unit, reaction, record, item.error or error)
             except BaseException as other:
                 if isinstance(other, get_cancelled_exc_class()) and self._is_ended(slot):
-                    self.work.interrupted(unit, self.clock())
+                    self.queue.interrupted(unit, self.run.clock())
                     raise
                 if not isinstance(other, Exception | get_cancelled_exc_class()):  # KeyboardInterrupt and the like
-                    self.work.interrupted(unit, self.clock())
-                    self.owner.failed(other)
+                    self.queue.interrupted(unit, self.run.clock())
+                    self._fail(other)
                     return
                 other.__context__ = error
                 self._stop(slot, unit, other)
                 return
         self.counts.dead_letters += len(unit.items)
         self._report(slot, unit.items, unit.attempt, error, "dead letter", final=True)
-        self.work.gave_up(unit, Fate.REFUSED, self.clock())
+        self.queue.gave_up(unit, Fate.REFUSED, self.run.clock())
 
     async def _react(self, unit: Unit, reaction: Callable[..., Any], record: Record, error: BaseException) -> None:
         if is_async(reaction):
@@ -823,30 +762,30 @@ class Handling:
     def _skipped(self, slot: Slot, unit: Unit, error: BaseException, fate: Fate) -> None:
         self.counts.skipped += len(unit.items)
         self._report(slot, unit.items, unit.attempt, error, "skipped", final=True)
-        self.work.gave_up(unit, fate, self.clock())
+        self.queue.gave_up(unit, fate, self.run.clock())
 
     def _stop(self, slot: Slot, unit: Unit, error: BaseException) -> None:
         first = unit.items[0]
         record = first.record
         self._report(slot, unit.items, unit.attempt, error, STOP, final=False)
         gone = first.part.gone
-        self.work.interrupted(unit, self.clock())
+        self.queue.interrupted(unit, self.run.clock())
         if gone:
             return  # another member has the record now, and will report what is wrong with it
         where = at_offset(record.topic, record.partition, record.offset)
         failure = ProcessingError(f"{where} failed after attempt {unit.attempt}: {error!r}", record, unit.attempt)
         failure.__cause__ = error
-        self.owner.failed(failure)
+        self._fail(failure)
 
     def _is_ended(self, slot: Slot) -> bool:
         """Whether a cancellation ends a handler, without its record having failed.
 
         A handler may raise one of its own, by awaiting a task that was cancelled, and anybody may cancel the handler's task.
         """
-        return slot.cancelled or self.owner.swept or running_loop() is None  # elsewhere only cancel scopes cancel
+        return slot.cancelled or self.run.swept or running_loop() is None  # elsewhere only cancel scopes cancel
 
     def _report(self, slot: Slot, items: Iterable[Item], attempt: int, error: BaseException, outcome: str, *, final: bool) -> None:
-        now, inside = self.clock(), slot.inside.copy()
+        now, inside = self.run.clock(), slot.inside.copy()
         for item in items:
             record = item.record
             event = RecordFailed(
@@ -859,7 +798,7 @@ class Handling:
                 outcome=outcome,
                 final=final,
             )
-            inside.run(self.owner.report, event)  # a log that shows context variables shows those of this record
+            inside.run(self.run.trace, event)  # a log that shows context variables shows those of this record
 
 
 def _raised(error: BaseException) -> Any:

@@ -1,46 +1,57 @@
-"""What processing needs from a consumer: records, positions, commits, and call-backs of rebalances.
+"""One consumer, as far as processing uses it: records, positions, commits, and call-backs of rebalances.
 
-Owns: the place of the rebalance listener while records are processed; the user's listener is called after ours. The only file of
-this package that knows the parts of a consumer.
+While records are processed, what takes part in rebalances for them comes before the user's listener.
 """
 
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Final, Protocol, Self
+from typing import Final, Protocol, Self
 from uuid import UUID
 
 from ...errors import ConsumerStoppedError, KafkaError
 from ...model import OffsetAndMetadata, TopicPartition
-from ...trace import Listener
 from ...values import define, field
 from ..callbacks import Batch, ConsumerRebalanceListener, settled
 from ..lifecycle.lifecycle import Phase
 from ..lifecycle.ownership import Occupant
 from ..parts import Parts
-from .handling import Assigned
-from .lanes import Lanes, Part, Record
+from .lanes import Lanes
 from .process_settings import ProcessSettings
-from .work import Intake, Offsets, Work
+from .work import Received, Supply, Work
 
 SHORTEST_INTERVAL: Final = 0.1
 """Seconds between two commits, at least."""
 
-CallBack = Callable[[Collection[TopicPartition]], Awaitable[None]]
-Around = Callable[[], AbstractContextManager[None]]
+
+class RebalanceFollower(Protocol):
+    """Takes part in rebalances before the user's listener does, while records are processed."""
+
+    def calling_back(self) -> AbstractContextManager[None]:
+        """Return the context that every call-back runs in, including the user's."""
+        ...
+
+    async def on_revoked(self, partitions: Collection[TopicPartition]) -> None: ...
+    async def on_assigned(self, partitions: Collection[TopicPartition]) -> None: ...
+    async def on_lost(self, partitions: Collection[TopicPartition]) -> None: ...
+    async def on_sought(self, partitions: Collection[TopicPartition]) -> None:
+        """The user's call-back of an assignment has returned, and may have sought."""
+        ...
+
+    def on_pauses(self) -> None:
+        """Partitions were paused or resumed."""
+        ...
+
+    async def settle(self) -> None:
+        """Commit what is done."""
+        ...
 
 
 @define(eq=False)
 class Chained(ConsumerRebalanceListener):
     """Notifies processing of a rebalance first, then the user's listener."""
 
-    revoked: CallBack
-    assigned: CallBack
-    lost: CallBack
-    sought: CallBack
-    """Called after the user's call-back of an assignment, which may have sought."""
-    around: Around
-    """The context that every call-back runs in, including the user's."""
+    follower: RebalanceFollower
     inner: ConsumerRebalanceListener | None = None
 
     def before(self, inner: ConsumerRebalanceListener | None) -> Self:
@@ -49,140 +60,23 @@ class Chained(ConsumerRebalanceListener):
         return self
 
     async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        with self.around():
-            await self.revoked(revoked)
+        with self.follower.calling_back():
+            await self.follower.on_revoked(revoked)
             if self.inner is not None:
                 await settled(self.inner.on_partitions_revoked(revoked), "on_partitions_revoked")
 
     async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        with self.around():
-            await self.assigned(assigned)
+        with self.follower.calling_back():
+            await self.follower.on_assigned(assigned)
             if self.inner is not None:
                 await settled(self.inner.on_partitions_assigned(assigned), "on_partitions_assigned")
-                await self.sought(assigned)
+                await self.follower.on_sought(assigned)
 
     async def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
-        with self.around():
-            await self.lost(lost)
+        with self.follower.calling_back():
+            await self.follower.on_lost(lost)
             if self.inner is not None:
                 await settled(self.inner.on_partitions_lost(lost), "on_partitions_lost")
-
-
-class Account(Assigned, Protocol):
-    """What was received and what has happened to it: ``Work``, or what share consumers have in its place."""
-
-    @property
-    def most(self) -> int: ...
-
-    keep_done: bool
-    settled: int
-    late_results: int
-    parts: dict[TopicPartition, Part]
-
-    @property
-    def load(self) -> int: ...
-    @property
-    def full(self) -> bool: ...
-    @property
-    def far_ahead(self) -> int: ...
-    @property
-    def running(self) -> int: ...
-    @property
-    def retrying(self) -> int: ...
-    @property
-    def open_lanes(self) -> int: ...
-    @property
-    def done_ahead(self) -> int: ...
-    @property
-    def oldest(self) -> tuple[TopicPartition, int, float] | None: ...
-    @property
-    def due_at(self) -> float | None: ...
-    def expire(self, now: float) -> bool: ...
-    def intake(self) -> Intake: ...
-    def receive(
-        self,
-        partition: TopicPartition,
-        records: Sequence[Record],
-        now: float,
-        raw: Sequence[Record] | None = None,
-        topic_id: UUID | None = None,
-    ) -> None: ...
-    def receive_refused(self, partition: TopicPartition, record: Record, error: BaseException, now: float) -> None: ...
-    def to_commit(
-        self, positions: Mapping[TopicPartition, OffsetAndMetadata], only: Collection[TopicPartition] | None = None
-    ) -> Offsets: ...
-    def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None: ...
-    def unfinished(self) -> Mapping[TopicPartition, int]: ...
-    def assign(
-        self, partition: TopicPartition, committed: OffsetAndMetadata | None = None, topic_id: UUID | None = None
-    ) -> bool: ...
-    def go_on_at(self, partition: TopicPartition, sought: OffsetAndMetadata, topic_id: UUID | None) -> None: ...
-    def suspend(self, paused: Collection[TopicPartition]) -> None: ...
-    @property
-    def suspended(self) -> int: ...
-    def leave(self, partitions: Iterable[TopicPartition]) -> None: ...
-    def forget(self, partitions: Iterable[TopicPartition]) -> None: ...
-    def running_of(self, partitions: Iterable[TopicPartition]) -> int: ...
-
-
-class Owning(Occupant, Protocol):
-    """Who reads and commits in place of the application: ``Processing``."""
-
-    @property
-    def settings(self) -> ProcessSettings: ...
-    @property
-    def reads_nothing(self) -> bool: ...
-    @property
-    def seconds_in_handlers(self) -> float: ...
-    async def commit(self) -> None: ...
-    def attend_to_pauses(self) -> None: ...
-    def in_handlers(self) -> set[Any]: ...
-    def give_up_lost(self) -> None: ...
-    def look_again(self) -> None: ...
-
-
-class Supplier(Protocol):
-    """What processing needs from a consumer: ``Source``, or what share consumers have in its place."""
-
-    @property
-    def clock(self) -> Callable[[], float]: ...
-    @property
-    def trace(self) -> Listener: ...
-    @property
-    def commits(self) -> bool: ...
-    @property
-    def commit_interval(self) -> float: ...
-    @property
-    def retry_backoff(self) -> float: ...
-    @property
-    def longest_drain(self) -> float: ...
-    @property
-    def last_commit(self) -> float: ...
-    @property
-    def stopping(self) -> bool: ...
-    def holds(self, now: float) -> bool: ...
-    @property
-    def consequence(self) -> str: ...
-    def work(self, settings: ProcessSettings) -> Account: ...
-    def begin(self, chained: Chained, owner: Owning) -> None: ...
-    def end(self, unfinished: Mapping[TopicPartition, OffsetAndMetadata], *, failed: bool) -> None: ...
-    async def read(self, limit: int, waiting: Collection[TopicPartition], seconds: float) -> tuple[Batch, Batch]: ...
-    def take(self, limit: int, waiting: Collection[TopicPartition]) -> tuple[Batch, Batch]: ...
-    def put_back(self) -> None: ...
-    async def settle(self) -> None: ...
-    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]: ...
-    def position(self, partition: TopicPartition) -> OffsetAndMetadata | None: ...
-    def paused(self) -> Collection[TopicPartition]: ...
-    def is_missing(self, topic: str) -> bool: ...
-    def topic_id(self, partition: TopicPartition) -> UUID | None: ...
-    def go_back(self, partition: TopicPartition, offset: int | None) -> None: ...
-    def sought(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]: ...
-    def assignment(self) -> Collection[TopicPartition]: ...
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None: ...
-    async def committed(
-        self, partitions: Collection[TopicPartition]
-    ) -> tuple[Mapping[TopicPartition, OffsetAndMetadata | None], KafkaError | None]: ...
-    async def topic_ids(self, topics: Collection[str]) -> Mapping[str, UUID | None]: ...
 
 
 @define(eq=False)
@@ -203,18 +97,9 @@ class Source:
         )
 
     @property
-    def consequence(self) -> str:
-        """What happens if a record is not done for long."""
-        return "nothing after it is committed"
-
-    @property
     def clock(self) -> Callable[[], float]:
         runtime = self.parts.runtime
         return time.monotonic if runtime.has_system_clock else runtime.clock  # the same, without two calls in between
-
-    @property
-    def trace(self) -> Listener:
-        return self.parts.observer
 
     @property
     def commits(self) -> bool:
@@ -250,18 +135,18 @@ class Source:
 
     # --- life ------------------------------------------------------------------------------------------------------------------
 
-    def begin(self, chained: Chained, owner: Owning) -> None:
+    def begin(self, follower: RebalanceFollower, occupant: Occupant) -> None:
         """Be notified of rebalances, and let nothing else read or commit."""
         parts = self.parts
         parts.guard.check_readable()
         parts.reads.reader.take_over()
-        parts.guard.occupant = owner
-        self.chained = chained
+        parts.guard.occupant = occupant
+        self.chained = chained = Chained(follower)
         listening = parts.rebalancing.listening
         listening.chain = chained.before
         listening.listen(listening.listener)
-        parts.assigned.on_pause = owner.attend_to_pauses
-        parts.commits.instead = owner.commit
+        parts.assigned.on_pause = follower.on_pauses
+        parts.commits.instead = follower.settle
         parts.commits.auto_commit.suspended = True
 
     def end(self, unfinished: Mapping[TopicPartition, OffsetAndMetadata], *, failed: bool) -> None:
@@ -281,7 +166,6 @@ class Source:
             return  # positions are past what is not done, so auto-commit must not make the commits of the end
         parts.unread.begin_anew_aside(unfinished)  # those that left in a rebalance that is not over: what is done was committed
         ours = {tp: offset for tp, offset in unfinished.items() if tp in parts.unread.partitions}
-        parts.guard.check_open()
         for partition, offset in ours.items():
             parts.assigned.seek(partition, OffsetAndMetadata(offset.offset, topic_id=offset.topic_id))
         # They were committed with the map of what is done after them, which a commit of the same offsets would overwrite.
@@ -290,34 +174,30 @@ class Source:
 
     # --- reading ---------------------------------------------------------------------------------------------------------------
 
-    async def read(self, limit: int, waiting: Collection[TopicPartition], seconds: float) -> tuple[Batch, Batch]:
+    async def read(self, limit: int, waiting: Collection[TopicPartition], seconds: float) -> Supply:
         """Return up to ``limit`` records as soon as there are any, none of ``waiting`` partitions; ``{}`` after ``seconds``.
 
-        The second value has the same records as they were before deserializers and interceptors. With a limit of 0 it waits and
-        carries out rebalances, as every read does.
+        With a limit of 0 it waits and carries out rebalances, as every read does.
         """
         self.parts.guard.lifecycle.check_readable()
         only = self._without(waiting)
         raw = self._room_for_raw()
         batch = await self.parts.reads.reader.batch(only, seconds, limit if only or not waiting else 0, raw)
         self.parts.unread.taken = None  # delivered: nothing can come between this and the return
-        return batch, batch if raw is None else raw
+        return self._supply(batch, raw)
 
-    def take(self, limit: int, waiting: Collection[TopicPartition]) -> tuple[Batch, Batch]:
+    def take(self, limit: int, waiting: Collection[TopicPartition]) -> Supply:
         """As ``read``, but only what is there already, in one step; nothing if a read has something else to deal with first."""
         only = self._without(waiting)
         if waiting and not only:
-            return {}, {}
+            return {}
         raw = self._room_for_raw()
         batch = self.parts.reads.reader.at_once(only, limit, raw)
         self.parts.unread.taken = None
-        return batch, batch if raw is None else raw
+        return self._supply(batch, raw)
 
-    def put_back(self) -> None:
-        """Nothing more will be handled. Records that were not handled are not committed, so they are read again."""
-
-    async def settle(self) -> None:
-        """Wait until what was done counts. Here it does once it is committed."""
+    def _supply(self, batch: Batch, raw: Batch | None) -> Supply:
+        return {tp: Received(records, records if raw is None else raw[tp], self._topic_id(tp)) for tp, records in batch.items()}
 
     def _without(self, waiting: Collection[TopicPartition]) -> tuple[TopicPartition, ...]:
         return tuple(tp for tp in self.parts.unread.partitions if tp not in waiting) if waiting else ()
@@ -347,7 +227,7 @@ class Source:
         found = inbox.cluster.topics.get(topic)
         return found is None or not found.partitions
 
-    def topic_id(self, partition: TopicPartition) -> UUID | None:
+    def _topic_id(self, partition: TopicPartition) -> UUID | None:
         """Return the id of the topic that the last records of a partition belong to."""
         cursor = self.parts.unread.partitions.get(partition)
         return None if cursor is None else cursor.stored.topic_id

@@ -10,7 +10,7 @@ late result finds that its own partition is gone.
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from ...functions import returned
@@ -28,8 +28,6 @@ Offsets = dict[TopicPartition, OffsetAndMetadata]
 
 FEWEST: Final = 5
 """Once there was no more room, at least so many records are taken in together: one by one costs more than handling."""
-
-
 MOST_HELD_UP: Final = 64 * 1024 * 1024
 """Bytes of records that later attempts may hold up, see ``HeldUp``."""
 
@@ -63,6 +61,28 @@ class Intake:
     """How many records must be done before another read is worthwhile."""
     most: int
     """How many records are held if no more may be read."""
+
+
+@frozen
+class Received:
+    """Records of one partition, in order."""
+
+    records: Sequence[Any]
+    raw: Sequence[Any]
+    """The same as they were before deserializers and interceptors."""
+    topic_id: UUID | None = None
+    """The topic that they belong to, if it is known."""
+
+
+Supply = Mapping[TopicPartition, Received]
+
+
+class Ahead(NamedTuple):
+    """How far handlers are ahead of what is committed; see ``ProcessingStatistics``."""
+
+    far_ahead: int = 0
+    lanes: int = 0
+    done_ahead: int = 0
 
 
 @define(eq=False)

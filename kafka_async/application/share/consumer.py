@@ -273,8 +273,7 @@ class ShareConsumer(Generic[K, V]):
         the body is cancelled and the block raises the error.
         """
         from ..processing.process_settings import checked
-        from ..processing.processing import Processing
-        from .source import ShareSource
+        from .settlement import processing_of_shared
 
         settings = checked(
             handler,
@@ -291,7 +290,7 @@ class ShareConsumer(Generic[K, V]):
             keep_done=False,
             shared=True,
         )
-        return Processing(ShareSource(self._parts), handler, settings)
+        return processing_of_shared(self._parts, handler, settings)
 
     async def flush(self, timeout_ms: float | None = None) -> dict[TopicPartition, KafkaError | None]:
         """Wait until every acknowledgement so far has a result, and return the results since the last flush.

@@ -4,17 +4,17 @@ It takes the place that ``Work`` has for other consumers. Nothing is committed h
 one queue, the oldest lock first.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import inf
 from typing import Any, Final
 
-from ...model import OffsetAndMetadata, TopicPartition
+from ...model import TopicPartition
 from ...values import define, field
 from ..processing.attempts import LaterAttempts, Unit
 from ..processing.capacity import Room, room
 from ..processing.done import PartitionProgress
 from ..processing.lanes import Item, Lanes, Pack, Part, size_of
-from ..processing.work import MOST_HELD_UP, Fate, Intake, Offsets, step_of
+from ..processing.work import MOST_HELD_UP, Fate, Intake, step_of
 from .record import ShareRecord
 
 Record = ShareRecord[Any, Any]
@@ -45,16 +45,16 @@ class ShareWork:
     """Releases a record whose handler failed for good, at once or later."""
     in_time: float = field(default=inf, init=False)
     """Records that handlers get to while the locks are young, those that are handled included; infinity: not known yet."""
-    keep_done: bool = field(default=False, init=False)
-    """Nothing is committed."""
-    parts: dict[TopicPartition, Part] = field(factory=dict, init=False)
-    """There are no positions in partitions."""
     held: int = field(default=0, init=False)
     """Records that are ours and not settled."""
     running: int = field(default=0, init=False)
     settled: int = field(default=0, init=False)
     late_results: int = field(default=0, init=False)
     """Records whose handler ended after their lock."""
+    stuck: bool = field(default=False, init=False)
+    """No handler has begun or ended for so long that the waiting records were released."""
+    _progressed: tuple[tuple[int, int], float] = field(default=((0, 0), 0.0), init=False)
+    """What handlers had settled, and how many ran, when that was last looked at, and since when it has been the same."""
     _items: dict[Record, Item] = field(factory=dict, init=False)
     """Held records in the order in which they came."""
     _later: LaterAttempts = field(factory=LaterAttempts, init=False)
@@ -255,10 +255,13 @@ class ShareWork:
             record for record, item in self._items.items() if item.attempt == 1 and item.arrived <= since and record not in running
         ]
 
-    @property
-    def progress(self) -> tuple[int, int]:
-        """Changes whenever a handler begins or ends."""
-        return self.settled, self.running
+    def stuck_since(self, now: float) -> float | None:
+        """Return since when no handler has begun or ended although there is something to do; ``None``: that is not so."""
+        progress, since = self._progressed
+        if (self.settled, self.running) != progress or not (self.lanes.some_ready or self.stuck):
+            self._progressed, self.stuck = ((self.settled, self.running), now), False
+            return None
+        return since
 
     @property
     def left(self) -> list[Record]:
@@ -293,64 +296,3 @@ class ShareWork:
         """Partition and offset of the record that has been held the longest, and when it was received."""
         item = next(iter(tuple(self._items.items())), None)  # a copy, since another thread may look
         return None if item is None else (item[0].topic_partition, item[0].offset, item[1].arrived)
-
-    @property
-    def open_lanes(self) -> int:
-        """No order is kept."""
-        return 0
-
-    @property
-    def done_ahead(self) -> int:
-        """No order is kept."""
-        return 0
-
-    @property
-    def far_ahead(self) -> int:
-        """No order is kept."""
-        return 0
-
-    @property
-    def suspended(self) -> int:
-        """No partition can be paused."""
-        return 0
-
-    def suspend(self, paused: Collection[TopicPartition]) -> None:
-        """No partition can be paused."""
-
-    # --- what is committed: nothing --------------------------------------------------------------------------------------------
-
-    def completed(
-        self, partition: TopicPartition, position: OffsetAndMetadata | None, also: Sequence[Item] = ()
-    ) -> OffsetAndMetadata | None:
-        """Return ``None``: there is no position in a partition."""
-        return None
-
-    def to_commit(
-        self, positions: Mapping[TopicPartition, OffsetAndMetadata], only: Collection[TopicPartition] | None = None
-    ) -> Offsets:
-        """Return nothing."""
-        return {}
-
-    def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Nothing is committed."""
-
-    def unfinished(self) -> dict[TopicPartition, int]:
-        """Return nothing: no partition is given back."""
-        return {}
-
-    def assign(self, partition: TopicPartition, committed: OffsetAndMetadata | None = None, topic_id: object = None) -> bool:
-        """Partitions are shared: nothing begins when one is assigned."""
-        return True
-
-    def go_on_at(self, partition: TopicPartition, sought: OffsetAndMetadata, topic_id: object) -> None:
-        """Nothing is sought."""
-
-    def leave(self, partitions: Iterable[TopicPartition]) -> None:
-        """Locked records stay ours when their partition leaves."""
-
-    def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """As ``leave``."""
-
-    def running_of(self, partitions: Iterable[TopicPartition]) -> int:
-        """Nothing has to end before a partition leaves."""
-        return 0

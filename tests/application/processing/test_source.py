@@ -34,23 +34,45 @@ class Listener(ConsumerRebalanceListener):
         self._hear("lost")
 
 
-def chained(heard: list[str]) -> Chained:
-    def hears(what: str) -> Any:
-        async def call(partitions: Collection[TopicPartition]) -> None:
-            assert partitions == TP
-            heard.append(what)
+class Follows:
+    """Takes part in rebalances, and tells what it hears."""
 
-        return call
+    def __init__(self, heard: list[str]) -> None:
+        self.heard = heard
 
     @contextmanager
-    def around() -> Iterator[None]:
-        heard.append("(")
+    def calling_back(self) -> Iterator[None]:
+        self.heard.append("(")
         try:
             yield
         finally:
-            heard.append(")")
+            self.heard.append(")")
 
-    return Chained(hears("revoked"), hears("assigned"), hears("lost"), hears("sought"), around)
+    async def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        assert partitions == TP
+        self.heard.append("revoked")
+
+    async def on_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        assert partitions == TP
+        self.heard.append("assigned")
+
+    async def on_lost(self, partitions: Collection[TopicPartition]) -> None:
+        assert partitions == TP
+        self.heard.append("lost")
+
+    async def on_sought(self, partitions: Collection[TopicPartition]) -> None:
+        assert partitions == TP
+        self.heard.append("sought")
+
+    def on_pauses(self) -> None:
+        self.heard.append("pauses")
+
+    async def settle(self) -> None:
+        self.heard.append("settle")
+
+
+def chained(heard: list[str]) -> Chained:
+    return Chained(Follows(heard))
 
 
 async def all_of(listener: Chained) -> None:

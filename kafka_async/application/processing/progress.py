@@ -1,0 +1,127 @@
+"""What is done in each partition, and what may be committed of it: the record that a consumer with offsets keeps.
+
+Must never commit what is not done.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+
+import anyio
+from anyio import Lock
+
+from ...errors import CommitFailedError, ConsumerStoppedError, KafkaError, OffsetMetadataTooLargeError
+from ...model import OffsetAndMetadata, TopicPartition
+from ...trace import Fault, Notice
+from ...values import define, field
+from .lanes import Item
+from .run_state import RunState
+from .source import Source
+from .work import Ahead, Offsets, Work
+
+
+@define(eq=False)
+class Progress:
+    """The partitions of one consumer that are processed."""
+
+    work: Work
+    source: Source
+    run: RunState
+    _committing: Lock = field(factory=Lock, init=False, repr=False)
+
+    def holds(self, now: float) -> bool:
+        """Return whether what was received is surely still ours: the session lasts, and nothing was lost."""
+        return self.source.holds(now)
+
+    def completed(self, partition: TopicPartition, also: Sequence[Item]) -> OffsetAndMetadata | None:
+        """Return what may be committed for a partition once the records of ``also`` are done too; ``None``: nothing is known."""
+        return self.work.completed(partition, self.source.position(partition), also)
+
+    def to_commit(self) -> Offsets:
+        """Return what may be committed and differs from what was committed last."""
+        return self.work.to_commit(self.source.positions())
+
+    def ahead(self) -> Ahead:
+        return Ahead(self.work.far_ahead, self.work.open_lanes, self.work.done_ahead)
+
+    # --- partitions that come --------------------------------------------------------------------------------------------------
+
+    async def take_over(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, OffsetAndMetadata | None]:
+        """Begin with partitions, without repeating what an earlier owner had done beyond its commit. Return what is committed."""
+        partitions = tuple(partitions)
+        found, error = await self.source.committed(partitions)
+        if error is not None:
+            text = "the map of done records could not be read; some of them are handled again"
+            self.run.trace(Fault(now=self.run.clock(), text=text, error=error))
+        with_metadata = {tp.topic for tp, offset in found.items() if offset is not None and offset.metadata}
+        ids = await self.source.topic_ids({tp.topic for tp in partitions} if self.work.keep_done else with_metadata)
+        foreign = [tp for tp in partitions if not self.work.assign(tp, found.get(tp), ids.get(tp.topic))]
+        if foreign:
+            text = f"{len(foreign)} partitions have commit metadata of another program or another topic; it is ignored"
+            self.run.trace(Notice(now=self.run.clock(), text=text))
+        self.work.suspend(self.source.paused())
+        return found
+
+    async def go_on_where_sought(self, partitions: Collection[TopicPartition]) -> None:
+        """A program that keeps offsets elsewhere has sought to them: their metadata says what is done, not that of the commit."""
+        found = {tp: target for tp, target in self.source.sought(partitions).items() if target.metadata}
+        ids = await self.source.topic_ids({tp.topic for tp in found})
+        for partition, target in found.items():
+            self.work.go_on_at(partition, target, ids.get(partition.topic))
+
+    # --- committing ------------------------------------------------------------------------------------------------------------
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> bool:
+        """Commit. A failure is reported and stops nothing: the next commit covers what this one did not.
+
+        Return whether it failed, and another attempt may succeed.
+        """
+        if not self.source.commits:
+            return False
+        async with self._committing:
+            while offsets:
+                try:
+                    await self.source.commit(offsets)
+                except OffsetMetadataTooLargeError as error:
+                    if not self.work.keep_done:
+                        self._report(error)
+                        return False
+                    self.work.keep_done = False
+                    self._report(error, "committing without the map of done records")
+                    offsets = {tp: offset._replace(metadata="") for tp, offset in offsets.items()}
+                except CommitFailedError as error:
+                    self._report(error)
+                    self.work.committed({tp: offset for tp, offset in offsets.items() if error.lost and tp not in error.lost})
+                    return False
+                except KafkaError as error:
+                    self._report(error)
+                    return error.retriable
+                except ConsumerStoppedError as error:  # another task has stopped it, or cancelled its background loop
+                    self._report(error, "done records could not be committed; they will be handled again")
+                    return False
+                else:
+                    self.work.committed(offsets)
+                    return False
+        return False
+
+    async def commit_at_the_end(self) -> None:
+        """Commit, again if need be: a broker may be away for a moment, and what is not committed will be handled again."""
+        while not self.source.stopping and await self.commit(self.to_commit()):  # noqa: ASYNC110 - brokers are no events
+            await anyio.sleep(self.source.retry_backoff)
+
+    def _report(self, error: Exception, text: str = "done records could not be committed; trying again") -> None:
+        self.run.trace(Fault(now=self.run.clock(), text=text, error=error))
+
+    # --- the end ---------------------------------------------------------------------------------------------------------------
+
+    def give_back(self, left_at: Mapping[TopicPartition, int]) -> Offsets:
+        """Forget all. Return the first record of each partition that is not done, where the consumer goes on.
+
+        A partition without received records may have one too, of an earlier owner. A partition that left in a rebalance that is
+        not over (``left_at``) has its position past all that was received, which an auto-commit would take for consumed.
+        """
+        work, positions = self.work, {} if self.source.stopping else self.source.positions()
+        unfinished = work.unfinished()
+        points = {tp: point for tp in tuple(work.parts) if (point := work.completed(tp, positions.get(tp))) is not None}
+        kept = {tp: point for tp, point in points.items() if tp in unfinished or point.metadata}
+        left = {tp: OffsetAndMetadata(offset, "") for tp, offset in left_at.items() if tp not in points}
+        work.forget(tuple(work.parts))
+        return left | kept

@@ -1,0 +1,198 @@
+"""How records that are done come to count for a consumer with offsets: by commits. And what happens to them in a rebalance.
+
+While the handlers of partitions that leave are given time to end, a read inside the call-back goes on for the others. Must never
+let a record of a partition that was given up run on without counting its result as late.
+"""
+
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any, Final
+
+from anyio import create_task_group, move_on_after
+
+from ...model import TopicPartition
+from ...values import define, field
+from ..parts import Parts
+from .feed import Feed
+from .handling import Handling
+from .process_settings import ProcessSettings
+from .processing import UNWINDING, Processing
+from .progress import Progress
+from .run_state import Bench, RunState
+from .source import Source
+from .tasks import Running
+
+LAST_COMMIT: Final = 5.0
+"""Seconds for the commit before a revocation, after the handlers' own time: the group waits for it."""
+
+
+@define(eq=False)
+class CommitSettlement:
+    """Commits what is done every so often, before partitions leave, and at the end; and takes part in rebalances."""
+
+    progress: Progress
+    handling: Handling
+    feed: Feed
+    run: RunState
+    look_at: float = field(default=0.0, init=False)
+    """When the next commit is due."""
+    _commit: Running | None = field(default=None, init=False, repr=False)
+    """One that is under way."""
+    _left_at: dict[TopicPartition, int] = field(factory=dict, init=False, repr=False)
+    """For partitions that left, the offset up to which everything was done; until the next assignment."""
+
+    @property
+    def consequence(self) -> str:
+        """What happens if a record is not done for long."""
+        return "nothing after it is committed"
+
+    @property
+    def last(self) -> float:
+        """Seconds that the commit at the end may take: a broker may be away for a moment."""
+        return self.progress.source.last_commit
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything that was received is done, but for the records of partitions that are paused."""
+        return self.progress.work.held <= self.progress.work.suspended
+
+    async def begin(self, processing: Processing) -> None:
+        """Take the partitions of the consumer over."""
+        source = self.progress.source
+        source.begin(self, processing)
+        try:
+            await self.progress.take_over(source.assignment())
+            await self.progress.go_on_where_sought(tuple(source.assignment()))
+        except BaseException:
+            self.run.over = True
+            source.end({}, failed=False)
+            raise
+        self.look_at = self.run.clock() + source.commit_interval
+
+    def look(self) -> None:
+        """Commit if it is time, without waiting for the answer."""
+        now, progress = self.run.clock(), self.progress
+        if now < self.look_at:
+            return
+        self.look_at = now + progress.source.commit_interval
+        if self.run.ending or progress.source.stopping:
+            return  # the end commits
+        progress.work.forget(progress.work.parts.keys() - set(progress.source.assignment()))
+        tasks = self.run.tasks
+        if tasks is not None and (self._commit is None or self._commit.done) and (offsets := progress.to_commit()):
+            self._commit = self.run.start(tasks, partial(progress.commit, offsets))
+
+    async def settle(self) -> None:
+        """Commit what is done."""
+        await self.progress.commit(self.progress.to_commit())
+
+    async def finish(self) -> None:
+        """Commit what is done for the last time."""
+        await self.progress.commit_at_the_end()
+
+    def end(self, *, failed: bool) -> None:
+        """Let the consumer go on at the first record of each partition that is not done, and keep the maps that are committed."""
+        points = self.progress.give_back(self._left_at)
+        self.run.over = True
+        self.progress.source.end(points, failed=failed)
+
+    def on_pauses(self) -> None:
+        """Partitions were paused or resumed."""
+        self.handling.take_back()
+        self.progress.work.suspend(self.progress.source.paused())
+        self.feed.bench.wake()
+        self.run.change()
+
+    # --- rebalances ------------------------------------------------------------------------------------------------------------
+
+    def calling_back(self) -> AbstractContextManager[None]:
+        """Return the context that every call-back of a rebalance runs in, including the user's."""
+        return self.feed.undisturbed()
+
+    async def on_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        """Begin with new partitions."""
+        source = self.progress.source
+        self.progress.work.forget(partitions)
+        source.sought(partitions)  # before it was ours
+        found = await self.progress.take_over(partitions)
+        for partition in partitions:
+            # An eager rebalance brings partitions back with the position past all that was read. Records that were received and
+            # not done were forgotten as the partitions left, and would never be handled.
+            point, left_at = found.get(partition), self._left_at.pop(partition, None)
+            if point is not None or left_at is not None:
+                source.go_back(partition, point.offset if point is not None else left_at)
+        self._left_at.clear()
+
+    async def on_sought(self, partitions: Collection[TopicPartition]) -> None:
+        """The user's call-back of an assignment has returned, and may have sought."""
+        await self.progress.go_on_where_sought(partitions)
+
+    async def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        """Give running handlers of these partitions time to end, commit, and forget them. The others go on.
+
+        Those of a topic that was deleted run on, but nobody waits for them: there is nothing to commit, and nobody to hand over to.
+        """
+        work, source = self.progress.work, self.progress.source
+        self._leave(partitions)
+        leaving = frozenset(tp for tp in partitions if not source.is_missing(tp.topic))
+        with move_on_after(min(self.handling.settings.drain_timeout, source.longest_drain)):
+            await self._drained(leaving)
+        self._cancel(leaving)
+        with move_on_after(UNWINDING):
+            await self.run.until(lambda: not self._runs(leaving))
+        known = [tp for tp in leaving if tp in work.parts]
+        positions = source.positions()
+        offsets = work.to_commit(positions, known)
+        reached = {tp: work.completed(tp, positions.get(tp)) for tp in known}
+        self._left_at |= {tp: point.offset for tp, point in reached.items() if point is not None}
+        work.forget(partitions)
+        with move_on_after(LAST_COMMIT):
+            await self.progress.commit(offsets)
+        self.run.change()
+
+    async def _drained(self, leaving: frozenset[TopicPartition]) -> None:
+        """Wait until no handler of these partitions runs, and read on for the others meanwhile."""
+        if not self._runs(leaving):
+            return
+        async with create_task_group() as both:
+            if not self.progress.source.stopping:
+                both.start_soon(self._read_meanwhile)
+            await self.run.until(lambda: not self._runs(leaving))
+            both.cancel_scope.cancel()
+
+    def _runs(self, partitions: frozenset[TopicPartition]) -> bool:
+        """Return whether a handler of these partitions runs that should be waited for."""
+        stopping = self.handling.stopping(lambda item: item.part.progress.partition in partitions)
+        return self.progress.work.running_of(partitions) > stopping
+
+    async def _read_meanwhile(self) -> None:
+        while not self.run.ending and await self.feed.try_to_read(self.look_at):
+            self.look()
+
+    async def on_lost(self, partitions: Collection[TopicPartition]) -> None:
+        """Another member has these partitions: cancel their handlers, and commit nothing."""
+        self._leave(partitions)
+        self._cancel(frozenset(partitions))
+        self.progress.work.forget(partitions)
+        self.run.change()
+
+    def _leave(self, partitions: Collection[TopicPartition]) -> None:
+        """Begin nothing more of these partitions."""
+        self.handling.take_back()
+        self.progress.work.leave(partitions)
+        self.feed.bench.wake()
+
+    def _cancel(self, partitions: frozenset[TopicPartition]) -> None:
+        self.handling.cancel(lambda item: item.part.progress.partition in partitions)
+
+
+def processing_of(parts: Parts, handler: Callable[..., Any], settings: ProcessSettings) -> Processing:
+    """Put together what processes the records of a consumer."""
+    source = Source(parts)
+    work = source.work(settings)
+    run = RunState(source.clock, parts.observer)
+    feed = Feed(source, work, run, Bench())
+    progress = Progress(work, source, run)
+    handling = Handling(handler, settings, work, run, feed, progress)
+    return Processing(settings, work, run, feed, handling, CommitSettlement(progress, handling, feed, run))
