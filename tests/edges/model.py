@@ -234,6 +234,15 @@ class Model:
 
     # --- moving ----------------------------------------------------------------------------------------------------------------
 
+    def sought_after_a_wait(self, partition: TopicPartition, offset: int) -> None:
+        """The same, once the offset was found: the partition may be on its way out by then, and come back with that position."""
+        left = self._left.get(partition)
+        if partition in self.cursors:
+            self.sought(partition, offset)
+        elif left is not None:
+            left.starts = (left.starts if left.position is None else frozenset({left.position})) | {offset}
+            left.position, left.owed, left.back = None, None, min(left.back, offset)
+
     def sought(self, partition: TopicPartition, offset: int) -> None:
         """The application reads on from ``offset``."""
         cursor = self.cursors[partition]

@@ -458,13 +458,12 @@ class Runner:
 
     async def _call_seek_to_committed(self, partition: TopicPartition, offset: int) -> None:
         found = (await self.consumer.seek_to_committed(partition))[partition]
-        if found is not None and partition in self.world.model.cursors:
-            self.world.model.sought(partition, found)
+        if found is not None:
+            self.world.model.sought_after_a_wait(partition, found)
 
     async def _call_seek_to_timestamp(self, partition: TopicPartition, offset: int) -> None:
         found = (await self.consumer.seek_to_timestamp(TIMESTAMP + offset * 1000, partition))[partition]
-        if partition in self.world.model.cursors:
-            self.world.model.sought(partition, self.world.end(partition) if found is None else found.offset)
+        self.world.model.sought_after_a_wait(partition, self.world.end(partition) if found is None else found.offset)
 
     async def _call_subscribe_again(self, partition: TopicPartition, offset: int) -> None:
         if not self.program.manual and not self.world.by_hand:

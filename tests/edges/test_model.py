@@ -343,3 +343,12 @@ def test_what_belonged_to_others_as_the_application_gave_it_up_may_begin_where_t
     model.unsubscribed()
     model.assigned_by_user({A: 2}, owed=True)
     assert model.cursors[A].due == {1, 2}
+
+
+def test_a_partition_that_left_while_an_offset_was_looked_up_may_come_back_with_it() -> None:
+    model = owning(eager=True)
+    model.handed_out(A, [0, 1])
+    model.revoked([A], generation=3)
+    model.sought_after_a_wait(A, 9)
+    model.assigned({A: 2}, generation=4)
+    assert model.cursors[A].due == {2, 9}
