@@ -123,8 +123,8 @@ class Search:
     @property
     def done(self) -> bool:
         """Whether more look-ups would bring nothing."""
-        exact = self.oldest is not None and (self.oldest[1] == self.offset or self.newest[0] - self.oldest[0] < 1000)
-        return exact or self.rounds >= ROUNDS
+        near = self.oldest is not None and self.newest[0] - self.oldest[0] < 1000
+        return near or self.rounds >= ROUNDS
 
     def timestamp(self) -> int:
         """Return the timestamp to ask for next, in milliseconds."""

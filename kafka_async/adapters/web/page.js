@@ -115,7 +115,7 @@
     const said = data.rows.map((row) => drawRow(row, known)).filter(Boolean);
     for (const key of data.gone) if (known.has(key)) known.get(key).remove();
     if (said.length) changes.textContent = said.join(", ");
-    setText(document.getElementById("summary"), data.summary);
+    if (data.summary) setText(document.getElementById("summary"), data.summary);
     if (data.facts) for (const place of document.querySelectorAll("[data-fact]")) setText(place, data.facts[place.dataset.fact]);
     if (group) drawTrend(document.querySelector("dl .trend"), data.trend);
     sort();

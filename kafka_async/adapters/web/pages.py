@@ -105,7 +105,7 @@ def overview(snapshot: Snapshot | None, interval: float) -> str:
     body = f"""<h1>Groups</h1>
 {_about(snapshot)}
 <table id="rows" data-kind="groups">
-<caption>{len(snapshot.groups):,} groups: <span id="summary">{escape(summary(snapshot.groups))}</span></caption>
+<caption id="summary">{escape(caption(snapshot.groups))}</caption>
 {_head(GROUP_COLUMNS)}
 <tbody>{rows}</tbody>
 </table>{others}{empty}"""
@@ -148,6 +148,11 @@ def group_page(snapshot: Snapshot, group: GroupView, interval: float) -> str:
 <h2>Members</h2>
 {f"<ul>{members}</ul>" if members else "<p>There are none.</p>"}"""
     return _page(group.name, group.name, body)
+
+
+def caption(groups: Sequence[GroupView]) -> str:
+    """Return how many groups there are, and how many have which status."""
+    return f"{len(groups):,} groups: {summary(groups)}"
 
 
 def summary(groups: Iterable[GroupView]) -> str:

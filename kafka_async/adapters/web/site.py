@@ -145,7 +145,7 @@ class Site:
         return {
             "rows": [row for name, row in shown.items() if old.get(name) != row],
             "gone": sorted(old.keys() - shown.keys()),
-            "summary": pages.summary(now.groups),
+            "summary": pages.caption(now.groups),
         }
 
 

@@ -150,7 +150,22 @@ def test_records_that_came_at_once_are_not_spread_over_the_time_since() -> None:
     found.add(0.0, 100)
     for time, offset in search.found:
         found.anchor((time - 65_000.0) / 1000, offset)
-    age = found.age(0.0, 50)
+    for offset in (50, 99, 0):
+        age = found.age(0.0, offset)
+        assert age is not None
+        assert age.seconds == pytest.approx(64, abs=2)
+
+
+def test_a_search_that_finds_the_record_at_once_still_finds_out_when_the_next_ones_came() -> None:
+    """Other groups may be at those: 300 records of one moment, of which one group has read none and another 30."""
+    search = Search(0, (65_000.0, 300))
+    run(search, [(1000.0, offset) for offset in range(300)])
+
+    found = EndTimes()
+    found.add(0.0, 300)
+    for time, offset in search.found:
+        found.anchor((time - 65_000.0) / 1000, offset)
+    age = found.age(0.0, 30)
     assert age is not None
     assert age.seconds == pytest.approx(64, abs=2)
 

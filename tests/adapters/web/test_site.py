@@ -336,7 +336,7 @@ def test_a_page_is_told_everything_first_and_then_what_changed() -> None:
     told = event(ALL, now)
     assert [(row["key"], row["status"]) for row in told["rows"]] == [("billing", "OK")]
     assert told["gone"] == ["audit"]
-    assert told["summary"] == "1 WARN, 1 UNKNOWN, 1 OK"
+    assert told["summary"] == "3 groups: 1 WARN, 1 UNKNOWN, 1 OK"
     assert told["rows"][0]["cells"]["lag"] == "90"
 
 
