@@ -34,6 +34,7 @@ from benchmarks.report import Group, judge, save, table
 from benchmarks.share import share
 from benchmarks.spark import SHAPES as SPARK_SHAPES
 from benchmarks.spark import VARIANTS, spark
+from benchmarks.tables import tables
 from benchmarks.watching import watching
 from benchmarks.workers import CLIENTS
 from tests.brokers import CURRENT
@@ -241,6 +242,7 @@ COMMANDS: Final = {
     "processing": processing,
     "share": share,
     "imports": imports,
+    "tables": tables,
     "watching": watching,
     "spark": spark,
 }
@@ -248,7 +250,7 @@ COMMANDS: Final = {
 OF_THEIR_OWN: Final = ("faults", "distance", "share", "imports")
 """Commands that start what they need: brokers behind proxies, with settings of their own, or none."""
 
-ROUNDS: Final = {"faults": 1, "share": 3, "processing": 3, "imports": 15, "watching": 3}
+ROUNDS: Final = {"faults": 1, "share": 3, "processing": 3, "imports": 15, "tables": 3, "watching": 3}
 """Where it is not 5."""
 
 

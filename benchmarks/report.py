@@ -112,6 +112,11 @@ METRICS: Final[dict[str, tuple[Metric, ...]]] = {
     "share": (Metric("jobs_per_s", "jobs/s", ",.0f", True),),
     "share latency": (Metric("p50_ms", "p50 ms", ".2f"), Metric("p99_ms", "p99 ms", ".2f")),
     "imports": (Metric("cpu_s", "CPU s", ".3f"),),
+    "tables": (
+        Metric("records_per_s", "records/s", ",.0f", True),
+        Metric("seconds", "s", ".2f"),
+        Metric("cpu_us_per_record", "CPU us/record", ".3f"),
+    ),
     "watching": (Metric("seconds", "s", ".2f"), Metric("cpu_s", "CPU s", ".2f")),
     "spark batch": _SPARK,
     "spark json": _SPARK,

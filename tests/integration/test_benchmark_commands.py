@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import page
+from benchmarks.tables import PROGRAMS as TABLES
 from tests.brokers import KafkaCluster
 
 pytestmark = [pytest.mark.brokers, pytest.mark.apart]
@@ -26,6 +27,7 @@ FASTSTREAM = {"faststream"} if importlib.util.find_spec("faststream") else set()
         ("latency", ["--clients", *OURS_AND_PEERS], {*OURS_AND_PEERS}),
         ("processing", [], HANDLERS | FASTSTREAM),
         ("imports", [], COLD),
+        ("tables", [], set(TABLES)),
         ("watching", [], {"kafka_async.top", "confluent.one_by_one"}),
     ],
 )
