@@ -1,7 +1,7 @@
 """A topic into a table: two million records of 100 bytes, each time in a fresh process.
 
 Decides: what is compared. ``kafka_async.getarrow`` reads on and on with a consumer and drops each batch; ``scan`` finds out where
-the log ends, and drops them too. ``confluent.frame`` is the loop that people write: lists of values into a DataFrame of polars. Owns
+the log ends, and drops them too. ``confluent.frame`` is the loop that people write: lists of values into a DataFrame. Owns
 the processes that it starts. What is timed is a whole process, with its imports.
 """
 
