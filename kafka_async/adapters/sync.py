@@ -29,7 +29,6 @@ from ..application.callbacks import ConsumerRebalanceListener
 from ..application.consumer import KafkaConsumer as AsyncConsumer
 from ..application.lifecycle.runtime import ThreadRuntime
 from ..application.parts import assemble
-from ..application.processing.retry import ONCE, Retry
 from ..application.reading.ranges import RANGE_BATCH_BYTES
 from ..application.reading.read_calls import ARROW_ROWS
 from ..config import ConsumerConfig
@@ -54,7 +53,8 @@ if TYPE_CHECKING:
 
     import pyarrow
 
-    from ..application.processing.process_settings import Handler, OnFailure, Order
+    from ..application.processing.process_options import ProcessOptions
+    from ..application.processing.process_settings import Handler
     from ..application.processing.processing import Processing as AsyncProcessing
     from ..application.processing.statistics import ProcessingStatistics
     from ..config import ConsumerOptions
@@ -485,60 +485,17 @@ class KafkaConsumer(Generic[K, V]):
 
     # --- process ---------------------------------------------------------------------------------------------------------------
 
-    def process(
-        self,
-        handler: "Handler[ConsumerRecord[K, V]]",
-        *,
-        concurrency: int = 10,
-        order: "Order" = "key",
-        batch: int | None = None,
-        linger_ms: float = 0,
-        retry: Retry = ONCE,
-        on_failure: "OnFailure" = "stop",
-        timeout_ms: float | None = None,
-        stalled_after_ms: float = 60_000,
-        drain_timeout_ms: float = 30_000,
-        max_held_bytes: int = 67_108_864,
-        keep_done: bool = True,
-    ) -> None:
+    def process(self, handler: "Handler[ConsumerRecord[K, V]]", **options: "Unpack[ProcessOptions]") -> None:
         """Call ``handler`` on threads for every record, many at once, until ``stop`` or until it raises.
 
         Arguments, promises and errors are those of ``kafka_async.KafkaConsumer.process``; handler and ``on_failure`` must be plain
         functions (``TypeError`` otherwise). If a signal handler raises here, such as ``KeyboardInterrupt``, running handlers are
         drained and their records committed first; a second one ends that at once.
         """
-        with self.processing(
-            handler,
-            concurrency=concurrency,
-            order=order,
-            batch=batch,
-            linger_ms=linger_ms,
-            retry=retry,
-            on_failure=on_failure,
-            timeout_ms=timeout_ms,
-            stalled_after_ms=stalled_after_ms,
-            drain_timeout_ms=drain_timeout_ms,
-            max_held_bytes=max_held_bytes,
-            keep_done=keep_done,
-        ) as run:
+        with self.processing(handler, **options) as run:
             run.wait()
 
-    def processing(
-        self,
-        handler: "Handler[ConsumerRecord[K, V]]",
-        *,
-        concurrency: int = 10,
-        order: "Order" = "key",
-        batch: int | None = None,
-        linger_ms: float = 0,
-        retry: Retry = ONCE,
-        on_failure: "OnFailure" = "stop",
-        timeout_ms: float | None = None,
-        stalled_after_ms: float = 60_000,
-        drain_timeout_ms: float = 30_000,
-        max_held_bytes: int = 67_108_864,
-        keep_done: bool = True,
-    ) -> Processing:
+    def processing(self, handler: "Handler[ConsumerRecord[K, V]]", **options: "Unpack[ProcessOptions]") -> Processing:
         """Do what ``process`` does, as a ``with`` block: the handlers run on threads while its body runs.
 
         Its value has ``statistics()``, ``pause()``, ``resume()``, ``drain()``, ``wait()`` and ``stop()``. The consumer is in use
@@ -548,21 +505,8 @@ class KafkaConsumer(Generic[K, V]):
         from ..application.processing.settlement import processing_of
 
         plain(handler, "handler")
-        plain(on_failure, "on_failure")
-        settings = checked(
-            handler,
-            concurrency=concurrency,
-            order=order,
-            batch=batch,
-            linger_ms=linger_ms,
-            retry=retry,
-            on_failure=on_failure,
-            timeout_ms=timeout_ms,
-            stalled_after_ms=stalled_after_ms,
-            drain_timeout_ms=drain_timeout_ms,
-            max_held_bytes=max_held_bytes,
-            keep_done=keep_done,
-        )
+        plain(options.get("on_failure"), "on_failure")
+        settings = checked(handler, **options)
         return Processing(self._seat, lambda: processing_of(self._parts, handler, settings))
 
     # --- what ------------------------------------------------------------------------------------------------------------------

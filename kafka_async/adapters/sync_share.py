@@ -13,8 +13,7 @@ from uuid import UUID
 from typing_extensions import TypeVar
 
 from ..application.lifecycle.runtime import ThreadRuntime
-from ..application.processing.process_settings import checked
-from ..application.processing.retry import ONCE, Retry
+from ..application.processing.process_settings import checked_shared
 from ..errors import ConsumerStoppedError, KafkaError
 from ..model import ConsumerState, TopicPartition
 from .sync import LEAVE_TIME, LOOK_AGAIN, Processing, Seat, exclusive, finish, plain
@@ -22,7 +21,7 @@ from .sync import LEAVE_TIME, LOOK_AGAIN, Processing, Seat, exclusive, finish, p
 if TYPE_CHECKING:  # most programs that block have no use for it
     from ..application.processing.process_settings import Handler
     from ..application.share.consumer import ShareConsumer as AsyncConsumer
-    from ..application.share.options import ShareOnFailure, ShareOptions
+    from ..application.share.options import ShareOptions, ShareProcessOptions
     from ..application.share.parts import ShareParts
     from ..application.share.record import ShareRecord
     from ..application.share.statistics import ShareStatistics
@@ -154,73 +153,22 @@ class ShareConsumer(Generic[K, V]):
 
     # --- process ---------------------------------------------------------------------------------------------------------------
 
-    def process(
-        self,
-        handler: "Handler[ShareRecord[K, V]]",
-        *,
-        concurrency: int = 10,
-        batch: int | None = None,
-        linger_ms: float = 0,
-        retry: Retry = ONCE,
-        on_failure: "ShareOnFailure" = "stop",
-        timeout_ms: float | None = None,
-        stalled_after_ms: float = 60_000,
-        drain_timeout_ms: float = 30_000,
-        max_held_bytes: int = 67_108_864,
-    ) -> None:
+    def process(self, handler: "Handler[ShareRecord[K, V]]", **options: "Unpack[ShareProcessOptions]") -> None:
         """Call ``handler`` on threads for every record, many at once, until ``stop`` or until it raises.
 
         Arguments, promises and errors are those of ``kafka_async.ShareConsumer.process``; handler and ``on_failure`` must be plain
         functions (``TypeError`` otherwise).
         """
-        with self.processing(
-            handler,
-            concurrency=concurrency,
-            batch=batch,
-            linger_ms=linger_ms,
-            retry=retry,
-            on_failure=on_failure,
-            timeout_ms=timeout_ms,
-            stalled_after_ms=stalled_after_ms,
-            drain_timeout_ms=drain_timeout_ms,
-            max_held_bytes=max_held_bytes,
-        ) as run:
+        with self.processing(handler, **options) as run:
             run.wait()
 
-    def processing(
-        self,
-        handler: "Handler[ShareRecord[K, V]]",
-        *,
-        concurrency: int = 10,
-        batch: int | None = None,
-        linger_ms: float = 0,
-        retry: Retry = ONCE,
-        on_failure: "ShareOnFailure" = "stop",
-        timeout_ms: float | None = None,
-        stalled_after_ms: float = 60_000,
-        drain_timeout_ms: float = 30_000,
-        max_held_bytes: int = 67_108_864,
-    ) -> Processing:
+    def processing(self, handler: "Handler[ShareRecord[K, V]]", **options: "Unpack[ShareProcessOptions]") -> Processing:
         """Do what ``process`` does, as a ``with`` block: the handlers run on threads while its body runs."""
         from ..application.share.settlement import processing_of_shared
 
         plain(handler, "handler")
-        plain(on_failure, "on_failure")
-        settings = checked(
-            handler,
-            concurrency=concurrency,
-            order="none",
-            batch=batch,
-            linger_ms=linger_ms,
-            retry=retry,
-            on_failure=on_failure,
-            timeout_ms=timeout_ms,
-            stalled_after_ms=stalled_after_ms,
-            drain_timeout_ms=drain_timeout_ms,
-            max_held_bytes=max_held_bytes,
-            keep_done=False,
-            shared=True,
-        )
+        plain(options.get("on_failure"), "on_failure")
+        settings = checked_shared(handler, **options)
         return Processing(self._seat, lambda: processing_of_shared(self._parts, handler, settings))
 
     # --- see -------------------------------------------------------------------------------------------------------------------

@@ -63,7 +63,6 @@ from .callbacks import ConsumerRebalanceListener, check_listener
 from .lifecycle.lifecycle import Phase
 from .lifecycle.observing import lag
 from .parts import Parts, assemble
-from .processing.retry import ONCE, Retry
 from .reading.cursor import PartitionCustody
 from .reading.iteration import ITERATOR
 from .reading.ranges import RANGE_BATCH_BYTES
@@ -77,7 +76,8 @@ if TYPE_CHECKING:
     from ..config import ConsumerOptions
     from ..network import TransportFactory
     from .lifecycle.runtime import Runtime
-    from .processing.process_settings import Handler, OnFailure, Order
+    from .processing.process_options import ProcessOptions
+    from .processing.process_settings import Handler
     from .processing.processing import Processing
 
 K = TypeVar("K", default=Any)
@@ -327,22 +327,7 @@ class KafkaConsumer(Generic[K, V]):
 
     # --- process ---------------------------------------------------------------------------------------------------------------
 
-    async def process(
-        self,
-        handler: "Handler[ConsumerRecord[K, V]]",
-        *,
-        concurrency: int = 10,
-        order: "Order" = "key",
-        batch: int | None = None,
-        linger_ms: float = 0,
-        retry: Retry = ONCE,
-        on_failure: "OnFailure" = "stop",
-        timeout_ms: float | None = None,
-        stalled_after_ms: float = 60_000,
-        drain_timeout_ms: float = 30_000,
-        max_held_bytes: int = 67_108_864,
-        keep_done: bool = True,
-    ) -> None:
+    async def process(self, handler: "Handler[ConsumerRecord[K, V]]", **options: "Unpack[ProcessOptions]") -> None:
         """Call ``handler`` for every record, many at once, until cancelled, until ``stop``, or until it raises.
 
         ``handler(record)`` or ``handler(record, context)``: ``async def``, or plain, then on threads. A record is done when its
@@ -350,69 +335,43 @@ class KafkaConsumer(Generic[K, V]):
         ``enable_auto_commit`` is off. Meanwhile no other call may read from the consumer or commit its positions. If the session
         may have expired, no handler starts until a heartbeat shows that it has not.
 
-        - ``concurrency``: how many handlers run at once, at most.
-        - ``order``: which records are handled one after another: those with the same ``"key"`` (within a partition; records without
-          a key have no order), those of a ``"partition"``, ``"none"``, or those for which a function of the record returns the
-          same value.
-        - ``batch``, ``linger_ms``: call the handler with a list of up to ``batch`` records that belong together in ``order``, and
-          wait for up to ``linger_ms`` for so many. If it raises, all of them have failed; with ``Failed(index, error)``, raised or
-          returned, only that record has.
-        - ``retry``: which failures are tried again, how often and when. A handler may also raise ``RetryLater``, ``Skip``,
-          ``Reject``, in a task group too. Only the record's lane waits for its next attempt. At most 64 MiB of records wait that
-          way; then no more is read of their partitions (``ProcessingStatistics.full``), and a warning is logged.
-        - ``on_failure``: after the last attempt ``"stop"``, ``"skip"``, or ``async def (record, error, attempts)``, after which
-          the record counts as done. A record that cannot be deserialized is passed to it without an attempt, with its bytes. A
-          callable with the attribute ``raw_records = True`` gets every record with the bytes of its key and value, from before
+        Options, each with its default; times in milliseconds, sizes in bytes:
+
+        - ``concurrency`` (10): how many handlers run at once, at most.
+        - ``order`` ("key"): which records are handled one after another: those with the same ``"key"`` (within a partition; records
+          without a key have no order), those of a ``"partition"``, ``"none"``, or those for which a function of the record returns
+          the same value.
+        - ``batch`` (None), ``linger_ms`` (0): call the handler with a list of up to ``batch`` records that belong together in
+          ``order``, and wait for up to ``linger_ms`` for so many. If it raises, all of them have failed; with ``Failed(index,
+          error)``, raised or returned, only that record has.
+        - ``retry`` (ONCE, no retries): which failures are tried again, how often and when. A handler may also raise ``RetryLater``,
+          ``Skip``, ``Reject``, in a task group too. Only the record's lane waits for its next attempt. At most 64 MiB of records
+          wait that way; then no more is read of their partitions (``ProcessingStatistics.full``), and a warning is logged.
+        - ``on_failure`` ("stop"): after the last attempt ``"stop"``, ``"skip"``, or ``async def (record, error, attempts)``, after
+          which the record counts as done. A record that cannot be deserialized is passed to it without an attempt, with its bytes.
+          A callable with the attribute ``raw_records = True`` gets every record with the bytes of its key and value, from before
           deserializers; ``kafka_async.adapters.dead_letters.DeadLetters`` is one.
-        - ``timeout_ms``: of one attempt; one that takes longer is cancelled once, and fails when it ends. If it goes on for as long
-          again (at least a second), it is cancelled again. A thread cannot be ended, only left behind: its result does not count,
-          and if twice as many threads as ``concurrency`` are at work, no handler starts until one ends.
-        - ``stalled_after_ms``: if a record is not done after this time, a warning is logged and ``state`` says so.
-        - ``drain_timeout_ms``: how long running handlers may go on when their partition is revoked, or at the end. Then they are
-          cancelled.
-        - ``max_held_bytes``: how many bytes of keys and values may be received and not done (as records, ten for each handler, or
-          twice ``batch``). What was fetched ahead (``fetch_buffer_bytes``) may come on top when records grow. If it is less than
-          what ``concurrency`` handlers work on, fewer run.
-        - ``keep_done``: store with each commit which records after the committed offset are done as well, so that they are not
-          handled again after a restart.
+        - ``timeout_ms`` (None): of one attempt; one that takes longer is cancelled once, and fails when it ends. If it goes on for
+          as long again (at least a second), it is cancelled again. A thread cannot be ended, only left behind: its result does not
+          count, and if twice as many threads as ``concurrency`` are at work, no handler starts until one ends.
+        - ``stalled_after_ms`` (60_000): if a record is not done after this time, a warning is logged and ``state`` says so.
+        - ``drain_timeout_ms`` (30_000): how long running handlers may go on when their partition is revoked, or at the end. Then
+          they are cancelled.
+        - ``max_held_bytes`` (67_108_864): how many bytes of keys and values may be received and not done (as records, ten for each
+          handler, or twice ``batch``). What was fetched ahead (``fetch_buffer_bytes``) may come on top when records grow. If it is
+          less than what ``concurrency`` handlers work on, fewer run.
+        - ``keep_done`` (True): store with each commit which records after the committed offset are done as well, so that they are
+          not handled again after a restart.
 
         Raises ``ProcessingError`` for the record that stopped it, the errors of a read, and ``TypeError`` and ``ValueError`` for
         bad arguments. It commits the records that are done before it returns or raises; the next call reads the others again.
         Each attempt has a copy of its own of the context variables (PEP 567) of the task in which processing began; ``on_failure``
         sees what the last attempt set.
         """
-        async with self.processing(
-            handler,
-            concurrency=concurrency,
-            order=order,
-            batch=batch,
-            linger_ms=linger_ms,
-            retry=retry,
-            on_failure=on_failure,
-            timeout_ms=timeout_ms,
-            stalled_after_ms=stalled_after_ms,
-            drain_timeout_ms=drain_timeout_ms,
-            max_held_bytes=max_held_bytes,
-            keep_done=keep_done,
-        ) as run:
+        async with self.processing(handler, **options) as run:
             await run.wait()
 
-    def processing(
-        self,
-        handler: "Handler[ConsumerRecord[K, V]]",
-        *,
-        concurrency: int = 10,
-        order: "Order" = "key",
-        batch: int | None = None,
-        linger_ms: float = 0,
-        retry: Retry = ONCE,
-        on_failure: "OnFailure" = "stop",
-        timeout_ms: float | None = None,
-        stalled_after_ms: float = 60_000,
-        drain_timeout_ms: float = 30_000,
-        max_held_bytes: int = 67_108_864,
-        keep_done: bool = True,
-    ) -> "Processing":
+    def processing(self, handler: "Handler[ConsumerRecord[K, V]]", **options: "Unpack[ProcessOptions]") -> "Processing":
         """Do what ``process`` does, as an ``async with`` block: the handlers run while its body runs.
 
         Its value has ``statistics()``, ``pause()``, ``resume()``, ``await drain()`` and ``await wait()``. When the block is left,
@@ -422,20 +381,7 @@ class KafkaConsumer(Generic[K, V]):
         from .processing.process_settings import checked
         from .processing.settlement import processing_of
 
-        settings = checked(
-            handler,
-            concurrency=concurrency,
-            order=order,
-            batch=batch,
-            linger_ms=linger_ms,
-            retry=retry,
-            on_failure=on_failure,
-            timeout_ms=timeout_ms,
-            stalled_after_ms=stalled_after_ms,
-            drain_timeout_ms=drain_timeout_ms,
-            max_held_bytes=max_held_bytes,
-            keep_done=keep_done,
-        )
+        settings = checked(handler, **options)
         return processing_of(self._parts, handler, settings)
 
     # --- what ------------------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import pytest
 from attrs import fields_dict
 
 import kafka_async
+from kafka_async.application.processing.process_settings import DEFAULTS
 from kafka_async.config import ConsumerConfig
 
 PROGRAM = """
@@ -223,6 +224,10 @@ KafkaConsumer("t", session_timeout_ms="45000")
 KafkaConsumer("t", security_protocol="TLS")
 KafkaConsumer("t", enable_auto_commit=None)
 kafka_async.sync.KafkaConsumer("t", heartbeat_intervall_ms=1)
+KafkaConsumer("t").processing(print, concurency=3)
+kafka_async.sync.KafkaConsumer("t").processing(print, order="keys")
+kafka_async.ShareConsumer("t", group_id="g").processing(print, keep_done=True)
+KafkaConsumer("t").processing(print, concurrency=3, order=lambda record: record.key, keep_done=False)
 """
     done = check(tmp_path, program)
     for line, text in enumerate(
@@ -234,6 +239,9 @@ kafka_async.sync.KafkaConsumer("t", heartbeat_intervall_ms=1)
             "security_protocol",
             "enable_auto_commit",
             "heartbeat_intervall_ms",
+            "concurency",
+            "order",
+            "keep_done",
         ),
         2,
     ):
@@ -241,6 +249,7 @@ kafka_async.sync.KafkaConsumer("t", heartbeat_intervall_ms=1)
             done.stdout
         )
     assert 'did you mean "bootstrap_servers"?' in done.stdout
+    assert "program.py:12:" not in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -255,6 +264,11 @@ def test_an_editor_completes_the_name_of_an_option(line: str) -> None:
     jedi = pytest.importorskip("jedi", reason="jedi is not installed: pip install '.[test]'")
     found = completions(jedi, line)
     assert found == ["bootstrap_servers="]
+
+
+def test_an_editor_completes_the_options_of_process() -> None:
+    jedi = pytest.importorskip("jedi", reason="jedi is not installed: pip install '.[test]'")
+    assert {f"{name}=" for name in DEFAULTS} <= set(completions(jedi, 'KafkaConsumer("t").process(print, '))
 
 
 def test_an_editor_completes_every_option() -> None:

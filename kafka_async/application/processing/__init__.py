@@ -12,7 +12,7 @@
     settlement.py  commits, and rebalances: how records that are done come to count; puts it all together
     progress.py    what is done in each partition, and what may be committed of it
     source.py      one consumer, as far as processing uses it: records, positions, commits, call-backs
-    process_settings.py    the arguments, checked
+    process_options.py     the options, as programs write them; process_settings.py: checked
 
 Without a loop, a clock or randomness:
 

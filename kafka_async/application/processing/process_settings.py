@@ -9,11 +9,12 @@ from math import inf
 from operator import itemgetter
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
+from ...config.spelling import did_you_mean
 from ...functions import check_plain, check_work
 from ...model import ConsumerRecord, OffsetAndMetadata, TopicPartition
-from ...values import frozen
+from ...values import evolve, frozen
 from .capacity import Room
-from .retry import Retry
+from .retry import ONCE, Retry
 
 Record = ConsumerRecord[Any, Any]
 T = TypeVar("T")
@@ -89,20 +90,22 @@ class ProcessSettings:
 def checked(
     handler: Callable[..., Any],
     *,
-    concurrency: int,
-    order: Order,
-    batch: int | None,
-    linger_ms: float,
-    retry: Retry,
-    on_failure: Reaction,
-    timeout_ms: float | None,
-    stalled_after_ms: float,
-    drain_timeout_ms: float,
-    max_held_bytes: int,
-    keep_done: bool,
-    shared: bool = False,
+    concurrency: int = 10,
+    order: Order = "key",
+    batch: int | None = None,
+    linger_ms: float = 0,
+    retry: Retry = ONCE,
+    on_failure: OnFailure = "stop",
+    timeout_ms: float | None = None,
+    stalled_after_ms: float = 60_000,
+    drain_timeout_ms: float = 30_000,
+    max_held_bytes: int = 67_108_864,
+    keep_done: bool = True,
+    **unknown: Any,
 ) -> ProcessSettings:
     """Return the settings. Raises ``TypeError`` and ``ValueError`` that name what is wrong and what was expected."""
+    for name in unknown:
+        raise TypeError(f"unknown option of process: {name!r}{did_you_mean(name, DEFAULTS)}")
     check_work(handler, "handler", "a function of a record")
     if not isinstance(retry, Retry):
         raise TypeError(f"retry={retry!r}: expected a Retry")
@@ -118,14 +121,30 @@ def checked(
         batch=None if batch is None else _count(batch, "batch"),
         linger=_seconds(linger_ms, "linger_ms"),
         retry=retry,
-        on_failure=_reaction(on_failure, shared=shared),
+        on_failure=_reaction(on_failure, shared=False),
         timeout=None if timeout_ms is None else _seconds(timeout_ms, "timeout_ms", above=True),
         stalled_after=_seconds(stalled_after_ms, "stalled_after_ms", above=True),
         drain_timeout=_seconds(drain_timeout_ms, "drain_timeout_ms"),
         max_held_bytes=_count(max_held_bytes, "max_held_bytes"),
         keep_done=keep_done,
-        shared=shared,
+        shared=False,
     )
+
+
+def checked_shared(handler: Callable[..., Any], *, on_failure: Reaction = "stop", **options: Any) -> ProcessSettings:
+    """As ``checked``, for a share consumer, whose records have no order and no offsets."""
+    for name in options.keys() & OF_OFFSETS:
+        raise TypeError(f"unknown option of process: {name!r}; share groups have no order and no offsets")
+    settings = checked(handler, order="none", keep_done=False, **options)
+    return evolve(settings, on_failure=_reaction(on_failure, shared=True), shared=True)
+
+
+DEFAULTS: Final = {
+    name: each.default for name, each in inspect.signature(checked).parameters.items() if each.kind is each.KEYWORD_ONLY
+}
+"""The options, and what each is if it is left out."""
+OF_OFFSETS: Final = frozenset(("order", "keep_done"))
+"""Those that share groups do not have."""
 
 
 def _count(value: Any, name: str) -> int:

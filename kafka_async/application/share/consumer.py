@@ -17,7 +17,6 @@ from ..arguments import seconds, subscribed_topics
 from ..lifecycle.lifecycle import Phase
 from ..lifecycle.observing import is_alive, state_of
 from ..lifecycle.runtime import Runtime
-from ..processing.retry import ONCE, Retry
 from ..reading.reader import LONG, record_limit
 from .parts import ShareParts, assemble_share
 from .record import ShareRecord
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from ..lifecycle.runtime import Runtime
     from ..processing.process_settings import Handler
     from ..processing.processing import Processing
-    from .options import ShareOnFailure, ShareOptions
+    from .options import ShareOptions, ShareProcessOptions
 
 K = TypeVar("K", default=Any)
 V = TypeVar("V", default=Any)
@@ -191,20 +190,7 @@ class ShareConsumer(Generic[K, V]):
     def __aiter__(self) -> AsyncIterator[ShareRecord[K, V]]:
         return _Iteration(self, self._parts)
 
-    async def process(
-        self,
-        handler: "Handler[ShareRecord[K, V]]",
-        *,
-        concurrency: int = 10,
-        batch: int | None = None,
-        linger_ms: float = 0,
-        retry: Retry = ONCE,
-        on_failure: "ShareOnFailure" = "stop",
-        timeout_ms: float | None = None,
-        stalled_after_ms: float = 60_000,
-        drain_timeout_ms: float = 30_000,
-        max_held_bytes: int = 67_108_864,
-    ) -> None:
+    async def process(self, handler: "Handler[ShareRecord[K, V]]", **options: "Unpack[ShareProcessOptions]") -> None:
         """Call ``handler`` for every record, many at once, until cancelled, until ``stop``, or until it raises.
 
         ``handler(record)`` or ``handler(record, context)`` is an ``async def``, or a plain function, which runs on threads. When it
@@ -213,83 +199,48 @@ class ShareConsumer(Generic[K, V]):
         the lock is lost, the handler is cancelled, since others get the record. Nothing else can read from the consumer meanwhile.
         No order is kept. Only as many records are read ahead as the handlers can get to within a third of the lock's time.
 
-        - ``concurrency``: how many handlers run at once, at most.
-        - ``batch``, ``linger_ms``: call the handler with a list of up to ``batch`` records, after waiting up to ``linger_ms`` for
-          that many. It is cancelled once the locks of all of them are lost.
-        - ``retry``: which failures are tried again here, how often and when. A handler may also raise ``RetryLater`` (tried again
-          here), ``Skip`` (accepted) and ``Reject`` (rejected, after ``on_failure`` was called if it is a function; never stops).
-        - ``on_failure``: what happens after the last attempt. ``"stop"`` releases the record and raises. ``"release"`` leaves it to
-          another attempt, here or elsewhere, as often as the group delivers it. Each time it stays locked for a while first: up to
-          1 s after the first delivery, then twice as long each time, 60 s at most. For other times, release it in a function of
-          your own: ``record.release(delay_ms=...)``. ``"skip"`` rejects it, and so does
-          ``async def (record, error, attempts)`` once it has returned, unless it has acknowledged the record otherwise. A record
-          that cannot be deserialized is passed to it, with its bytes and without an attempt, at its ``bad_record_deliveries``-th
-          delivery; before that it is released. If the brokers write dead letters of the group (KIP-1191), they write one for each
-          record that is rejected or released too often: ``adapters/cli/README.md`` says when to use which.
-        - ``timeout_ms``: for one attempt; one that takes longer is cancelled once, and has failed when it ends. If it goes on for
-          as long again (at least a second), it is cancelled again. A thread cannot be ended, only left behind: its result does not
-          count, and if twice as many threads as ``concurrency`` are at work, no handler starts until one ends.
-        - ``stalled_after_ms``: if a record takes longer, a warning is logged and ``state`` says so.
-        - ``drain_timeout_ms``: how long running handlers may go on at the end. Then they are cancelled, and their records are
-          released.
-        - ``max_held_bytes``: how many bytes of keys and values may be received and not done (as records, ten for each handler, or
-          twice ``batch``). If it is less than what ``concurrency`` handlers work on, fewer run.
+        Options, each with its default; times in milliseconds, sizes in bytes:
+
+        - ``concurrency`` (10): how many handlers run at once, at most.
+        - ``batch`` (None), ``linger_ms`` (0): call the handler with a list of up to ``batch`` records, after waiting up to
+          ``linger_ms`` for that many. It is cancelled once the locks of all of them are lost.
+        - ``retry`` (ONCE, no retries): which failures are tried again here, how often and when. A handler may also raise
+          ``RetryLater`` (tried again here), ``Skip`` (accepted) and ``Reject`` (rejected, after ``on_failure`` was called if it is
+          a function; never stops).
+        - ``on_failure`` ("stop"): what happens after the last attempt. ``"stop"`` releases the record and raises. ``"release"``
+          leaves it to another attempt, here or elsewhere, as often as the group delivers it. Each time it stays locked for a while
+          first: up to 1 s after the first delivery, then twice as long each time, 60 s at most. For other times, release it in a
+          function of your own: ``record.release(delay_ms=...)``. ``"skip"`` rejects it, and so does ``async def (record, error,
+          attempts)`` once it has returned, unless it has acknowledged the record otherwise. A record that cannot be deserialized is
+          passed to it, with its bytes and without an attempt, at its ``bad_record_deliveries``-th delivery; before that it is
+          released. If the brokers write dead letters of the group (KIP-1191), they write one for each record that is rejected or
+          released too often: ``adapters/cli/README.md`` says when to use which.
+        - ``timeout_ms`` (None): for one attempt; one that takes longer is cancelled once, and has failed when it ends. If it goes
+          on for as long again (at least a second), it is cancelled again. A thread cannot be ended, only left behind: its result
+          does not count, and if twice as many threads as ``concurrency`` are at work, no handler starts until one ends.
+        - ``stalled_after_ms`` (60_000): if a record takes longer, a warning is logged and ``state`` says so.
+        - ``drain_timeout_ms`` (30_000): how long running handlers may go on at the end. Then they are cancelled, and their records
+          are released.
+        - ``max_held_bytes`` (67_108_864): how many bytes of keys and values may be received and not done (as records, ten for each
+          handler, or twice ``batch``). If it is less than what ``concurrency`` handlers work on, fewer run.
 
         Raises ``ProcessingError`` for the record that stopped it, the errors of a read, and ``TypeError`` and ``ValueError`` for
         bad arguments. Before it returns or raises, records that are done are acknowledged and the others are released.
         """
-        async with self.processing(
-            handler,
-            concurrency=concurrency,
-            batch=batch,
-            linger_ms=linger_ms,
-            retry=retry,
-            on_failure=on_failure,
-            timeout_ms=timeout_ms,
-            stalled_after_ms=stalled_after_ms,
-            drain_timeout_ms=drain_timeout_ms,
-            max_held_bytes=max_held_bytes,
-        ) as run:
+        async with self.processing(handler, **options) as run:
             await run.wait()
 
-    def processing(
-        self,
-        handler: "Handler[ShareRecord[K, V]]",
-        *,
-        concurrency: int = 10,
-        batch: int | None = None,
-        linger_ms: float = 0,
-        retry: Retry = ONCE,
-        on_failure: "ShareOnFailure" = "stop",
-        timeout_ms: float | None = None,
-        stalled_after_ms: float = 60_000,
-        drain_timeout_ms: float = 30_000,
-        max_held_bytes: int = 67_108_864,
-    ) -> "Processing":
+    def processing(self, handler: "Handler[ShareRecord[K, V]]", **options: "Unpack[ShareProcessOptions]") -> "Processing":
         """Do what ``process`` does, as an ``async with`` block: the handlers run while its body runs.
 
         Its value has ``statistics()``, ``pause()``, ``resume()``, ``await drain()`` and ``await wait()``. When the block is left,
         no more handlers start, running ones get ``drain_timeout_ms``, and the other records are released. If processing fails,
         the body is cancelled and the block raises the error.
         """
-        from ..processing.process_settings import checked
+        from ..processing.process_settings import checked_shared
         from .settlement import processing_of_shared
 
-        settings = checked(
-            handler,
-            concurrency=concurrency,
-            order="none",
-            batch=batch,
-            linger_ms=linger_ms,
-            retry=retry,
-            on_failure=on_failure,
-            timeout_ms=timeout_ms,
-            stalled_after_ms=stalled_after_ms,
-            drain_timeout_ms=drain_timeout_ms,
-            max_held_bytes=max_held_bytes,
-            keep_done=False,
-            shared=True,
-        )
+        settings = checked_shared(handler, **options)
         return processing_of_shared(self._parts, handler, settings)
 
     async def flush(self, timeout_ms: float | None = None) -> dict[TopicPartition, KafkaError | None]:

@@ -22,6 +22,7 @@ from ...config.words import (
     TokenProvider,
 )
 from ...trace import Listener
+from ..processing.process_options import CommonProcessOptions
 from .record import K, ShareRecord, V
 
 _GROUP: Final = "of the group's configuration; set it with 'kafka-async groups configure' or Java's kafka-configs"
@@ -176,6 +177,13 @@ class ShareOptions(TypedDict, Generic[K, V], total=False):
     enable_metrics_push: bool
     background: Background
     trace: Listener | None
+
+
+class ShareProcessOptions(CommonProcessOptions, total=False):
+    """The options of ``ShareConsumer.process``. Times are in milliseconds, sizes in bytes."""
+
+    on_failure: ShareOnFailure
+    """What happens to a record after its last attempt. Default: ``"stop"``, which releases it."""
 
 
 def share_options(options: Mapping[str, Any]) -> tuple[ConsumerConfig, ShareSettings]:

@@ -1,0 +1,38 @@
+"""The options of ``process``, as programs write them. ``KafkaConsumer.process`` says at length what each does."""
+
+from typing import TypedDict
+
+from .process_settings import OnFailure, Order
+from .retry import Retry
+
+
+class CommonProcessOptions(TypedDict, total=False):
+    """The options that ``process`` has for every kind of consumer. Times are in milliseconds, sizes in bytes."""
+
+    concurrency: int
+    """How many handlers run at once, at most. Default: ``10``."""
+    batch: int | None
+    """Call the handler with a list of up to so many records. Default: ``None``, with one record."""
+    linger_ms: float
+    """How long to wait for a full ``batch``. Default: ``0``."""
+    retry: Retry
+    """Which failures are tried again, how often and when. Default: ``ONCE``, none."""
+    timeout_ms: float | None
+    """How long one attempt may take. Default: ``None``, as long as it likes."""
+    stalled_after_ms: float
+    """After what time a record that is not done is reported. Default: ``60_000``."""
+    drain_timeout_ms: float
+    """How long running handlers may go on at the end, or when their partition leaves. Default: ``30_000``."""
+    max_held_bytes: int
+    """How many bytes of keys and values may be received and not done. Default: ``67_108_864``."""
+
+
+class ProcessOptions(CommonProcessOptions, total=False):
+    """The options of ``KafkaConsumer.process``. Times are in milliseconds, sizes in bytes."""
+
+    order: Order
+    """Which records are handled one after another. Default: ``"key"``, those of a partition with the same key."""
+    on_failure: OnFailure
+    """What happens to a record after its last attempt. Default: ``"stop"``."""
+    keep_done: bool
+    """Store with each commit which records after the committed offset are done as well. Default: ``True``."""
