@@ -69,7 +69,8 @@ class Monitor:
 
 @contextmanager
 def monitor(brokers: str, *arguments: str) -> Iterator[Monitor]:
-    command = [sys.executable, "-m", "kafka_async", "monitor", "-b", brokers, "--port", "0", "-i", "0.5", *arguments]
+    port = [] if "--port" in arguments else ["--port", "0"]
+    command = [sys.executable, "-m", "kafka_async", "monitor", "-b", brokers, *port, "-i", "0.5", *arguments]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}) as process:  # noqa: S603  # ours
         try:
             assert process.stderr is not None
