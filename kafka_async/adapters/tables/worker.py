@@ -43,16 +43,21 @@ class Parent:
     _room: threading.Semaphore = field(factory=lambda: threading.Semaphore(AHEAD), init=False)
 
     def listen(self) -> None:
-        """Take its messages, until it is gone."""
-        while message := self.link.recv(LARGEST):
-            kind, rest = message[:1], message[1:]
-            if kind == TASK:
-                self._tasks.put(pickle.loads(rest))  # noqa: S301  # of the process that started this one
-            elif kind == TAKEN:
-                self._room.release()
-            else:
-                self._tasks.put(None)
-        os._exit(0)  # nobody is there for whom anything could be done in order
+        """Take its messages, until it is gone. Then end this process: nobody is there for whom anything could be done in order."""
+        try:
+            with suppress(ConnectionError):  # it may have died with messages of ours unread
+                while message := self.link.recv(LARGEST):
+                    self._take(message[:1], message[1:])
+        finally:
+            os._exit(0)
+
+    def _take(self, kind: bytes, rest: bytes) -> None:
+        if kind == TASK:
+            self._tasks.put(pickle.loads(rest))  # noqa: S301  # of the process that started this one
+        elif kind == TAKEN:
+            self._room.release()
+        else:
+            self._tasks.put(None)
 
     def tasks(self) -> Iterator[tuple[OffsetRange, ...]]:
         """Yield what is to be read."""

@@ -3,6 +3,8 @@
 import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -93,6 +95,36 @@ def test_leaving_early_leaves_no_process(large: Scanned) -> None:
     for _ in large.scan("a", processes=2):
         break
     assert children() == before
+
+
+PROGRAM = """
+import time
+from pathlib import Path
+from kafka_async import scan
+
+for batch in scan("a", bootstrap_servers={servers!r}, processes=2):
+    print(*(pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()), flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_program_that_is_ended_leaves_no_process(large: Scanned, number: signal.Signals) -> None:
+    program = PROGRAM.format(servers=large.served.bootstrap)
+    with subprocess.Popen(  # noqa: S603  # ours
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        workers = process.stdout.readline().split()
+        assert len(workers) == 2
+        process.send_signal(number)
+        _, said = process.communicate(timeout=20)
+    if number == signal.SIGINT:
+        assert said.rstrip().endswith("KeyboardInterrupt")
+        assert said.count("Traceback") == 1, "workers say nothing"
+    until = time.monotonic() + 10
+    while any(Path(f"/proc/{pid}").exists() for pid in workers):
+        assert time.monotonic() < until
 
 
 async def test_leaving_early_in_a_loop_leaves_no_process(large: Scanned) -> None:
