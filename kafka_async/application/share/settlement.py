@@ -88,15 +88,20 @@ class LockSettlement:
         parts.custody.on_lost = self._lost
         parts.custody.on_unwanted = self._unwanted
         parts.exchange.demand.pace = 0.0  # of earlier reads
+        self.source.on_read = self._attend
+        self._pace()
         self.look()
 
     def look(self) -> None:
-        """Tell the background how fast handlers are, and give back what they do not get to."""
+        """Have the next reads end in time to look at the pace again."""
         now = self.run.clock()
-        self._pace()
-        self._release_waiting(now)
         if now >= self.look_at:
             self.look_at = now + min(_LONGEST, self.parts.exchange.lock_seconds / 4)
+
+    def _attend(self) -> None:
+        """Tell the background how fast handlers are, and give back what they do not get to."""
+        self._pace()
+        self._release_waiting(self.run.clock())
 
     async def settle(self) -> None:
         """Wait until the acknowledgements are answered."""

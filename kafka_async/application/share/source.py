@@ -1,6 +1,6 @@
 """Where records of a share group come from that are processed. Each has a lock of its own, and comes without an order."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from ...errors import DeserializationError
@@ -25,6 +25,8 @@ class ShareSource:
     run: RunState = field(repr=False)
     refused: list[tuple[Record, DeserializationError]] = field(factory=list, init=False)
     """Records that cannot be deserialized, and were delivered for the last time."""
+    on_read: Callable[[], None] | None = field(default=None, init=False)
+    """Called as a read begins, which asks for as many records as there was room for at the pace known before."""
 
     @property
     def retry_backoff(self) -> float:
@@ -35,6 +37,8 @@ class ShareSource:
 
         Raises ``DeserializationError`` for one that cannot be deserialized at its last delivery; before that it is released.
         """
+        if self.on_read is not None:
+            self.on_read()
         if self.work.stuck:
             limit = 0
         if self.work.stuck or self.run.reads_nothing:
