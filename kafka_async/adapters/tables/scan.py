@@ -116,7 +116,7 @@ def scan(
     - ``ordered``: partition after partition, each by offset. Otherwise batches come as brokers send them, those of a partition in
       order.
     - ``processes``: how many processes read; ``None``: as many as this one has processors. They share the ranges, and hand over
-      batches without copying them. They take 0.4 s to start, which pays off where there is much to read or values are costly to decode.
+      batches without copying them. They take 0.4 s to start, which pays off if there is much to read or decoding is costly.
     - ``on_loss``: ``"skip"`` goes on where offsets are gone (deleted by retention, or with their topic) and logs what is missing,
       also in ``losses``; with ``"raise"`` they are a ``DataLossError``.
     - ``progress``: ``True`` shows how far reading is, ``False`` does not; a function is called with ``ScanProgress`` ten times a
