@@ -177,9 +177,15 @@ class Retry:
         """
         if isinstance(error, RetryLater):
             return error.seconds
-        if isinstance(error, Reject) or attempt >= self.attempts or not self._covers(error):
+        if not self.again(attempt, error):
             return None
         return _number(returned(self.delay(attempt, error), "delay"), "delay") if callable(self.delay) else self.delay
+
+    def again(self, attempt: int, error: BaseException) -> bool:
+        """Whether there is another attempt after ``attempt`` of them failed, the last with ``error``."""
+        return isinstance(error, RetryLater) or not (
+            isinstance(error, Reject) or attempt >= self.attempts or not self._covers(error)
+        )
 
     def _covers(self, error: BaseException) -> bool:
         if isinstance(error, self.on):
