@@ -10,6 +10,7 @@ A record that was written but not confirmed is written again, so there may be tw
 ``kafka-async deadletters`` shows them, and writes those that were mended back to their topics.
 """
 
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar, Final
@@ -95,7 +96,7 @@ class DeadLetters:
         topic = self._topic(record) if callable(self._topic) else self._topic
         if not isinstance(topic, str):
             raise TypeError(f"topic: the function returned {topic!r}; expected the name of a topic")
-        headers = [*record.headers, *reasons(record, error, attempts, self._group)]
+        headers = [*_continued(record.headers), *reasons(record, error, attempts, self._group)]
         for name, data in (("key", record.key), ("value", record.value)):
             if data is not None and not isinstance(data, bytes):
                 raise TypeError(f"{name} of the record is {type(data).__name__}, not bytes: give this to process() as it is")
@@ -137,6 +138,12 @@ class DeadLetters:
                 await anyio.sleep(BETWEEN)
             else:
                 return
+
+
+def _continued(headers: Headers) -> Headers:
+    """Return headers that name the span of the last attempt, if the program traces: then it has imported what can tell."""
+    tracing = sys.modules.get(f"{__package__}.tracing")
+    return headers if tracing is None else tracing.continued(headers)  # type: ignore[no-any-return]
 
 
 def _outage(topic: str) -> str:

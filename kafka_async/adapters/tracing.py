@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 from attrs import define, field
 
 from ..application.processing.retry import Retry, RetryLater, Skip, blame, check_return, decided
-from ..application.processing.settings import ProcessingContext, takes_context
+from ..application.processing.process_settings import ProcessingContext, takes_context
 from ..functions import is_async
 from ..lazy import public_name
 
