@@ -11,7 +11,7 @@ A record that was written but not confirmed is written again, so there may be tw
 """
 
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -140,10 +140,11 @@ class DeadLetters:
                 return
 
 
-def _continued(headers: Headers) -> Headers:
+def _continued(headers: Sequence[tuple[str, bytes | None]]) -> Sequence[tuple[str, bytes | None]]:
     """Return headers that name the span of the last attempt, if the program traces: then it has imported what can tell."""
     tracing = sys.modules.get(f"{__package__}.tracing")
-    return headers if tracing is None else tracing.continued(headers)  # type: ignore[no-any-return]
+    made: Sequence[tuple[str, bytes | None]] = headers if tracing is None else tracing.continued(headers)
+    return made
 
 
 def _outage(topic: str) -> str:

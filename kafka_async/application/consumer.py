@@ -362,6 +362,8 @@ class KafkaConsumer(Generic[K, V]):
           less than what ``concurrency`` handlers work on, fewer run.
         - ``keep_done`` (True): store with each commit which records after the committed offset are done as well, so that they are
           not handled again after a restart.
+        - ``tracing`` (None): ``kafka_async.adapters.tracing.Tracing()`` makes a span of OpenTelemetry for each attempt, linked to
+          the one that wrote the record.
 
         Raises ``ProcessingError`` for the record that stopped it, the errors of a read, and ``TypeError`` and ``ValueError`` for
         bad arguments. It commits the records that are done before it returns or raises; the next call reads the others again.

@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Literal
 
 import pytest
@@ -55,7 +55,7 @@ class Program:
         return list(metric.data.data_points)  # type: ignore[arg-type]  # they are a histogram's
 
 
-def orders(*headers: Headers, **record: Any) -> Cluster:
+def orders(*headers: Sequence[tuple[str, bytes | None]], **record: Any) -> Cluster:
     """Return a cluster with a topic ``orders``, and a record in it for each list of headers."""
     cluster = Cluster()
     cluster.topic("orders")

@@ -2,7 +2,7 @@
 
 from typing import TypedDict
 
-from .process_settings import OnFailure, Order
+from .process_settings import OnFailure, Order, Surrounds
 from .retry import Retry
 
 
@@ -25,6 +25,8 @@ class CommonProcessOptions(TypedDict, total=False):
     """How long running handlers may go on at the end, or when their partition leaves. Default: ``30_000``."""
     max_held_bytes: int
     """How many bytes of keys and values may be received and not done. Default: ``67_108_864``."""
+    tracing: Surrounds | None
+    """``kafka_async.adapters.tracing.Tracing(...)``: a span for each attempt. Default: ``None``."""
 
 
 class ProcessOptions(CommonProcessOptions, total=False):

@@ -7,8 +7,9 @@ import inspect
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from math import inf
 from operator import itemgetter
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
+from ...config import ConsumerConfig
 from ...config.spelling import did_you_mean
 from ...functions import check_plain, check_work
 from ...model import ConsumerRecord, OffsetAndMetadata, TopicPartition
@@ -61,6 +62,23 @@ Handler: TypeAlias = (
 """What calls take records of type ``T``: one or, with ``batch``, a list, and a context if they want it. Plain or ``async def``."""
 
 
+class Surrounds(Protocol):
+    """What stands around each attempt, such as ``kafka_async.adapters.tracing.Tracing``."""
+
+    def around(
+        self,
+        handler: Callable[..., Any],
+        on_failure: Any,
+        *,
+        retry: Retry,
+        batch: int | None,
+        group_id: str | None,
+        client_id: str | None,
+    ) -> tuple[Callable[..., Any], Any]:
+        """Return what is called in place of a handler, and of what deals with its failures; each plain or async as it was."""
+        ...
+
+
 @frozen(kw_only=True)
 class ProcessSettings:
     """The checked arguments. Times are seconds."""
@@ -80,6 +98,21 @@ class ProcessSettings:
     keep_done: bool
     shared: bool
     """For a share consumer: a record can be released and rejected."""
+    tracing: Surrounds | None
+
+    def around(self, handler: Callable[..., Any], config: ConsumerConfig) -> tuple[Callable[..., Any], "ProcessSettings"]:
+        """Return what calls the handler, and the settings with it. Raises what ``tracing`` has against them."""
+        if self.tracing is None:
+            return handler, self
+        handler, reaction = self.tracing.around(
+            handler,
+            self.on_failure,
+            retry=self.retry,
+            batch=self.batch,
+            group_id=config.group_id,
+            client_id=config.client_id,
+        )
+        return handler, evolve(self, on_failure=reaction)
 
     @property
     def room(self) -> Room:
@@ -101,6 +134,7 @@ def checked(
     drain_timeout_ms: float = 30_000,
     max_held_bytes: int = 67_108_864,
     keep_done: bool = True,
+    tracing: Surrounds | None = None,
     **unknown: Any,
 ) -> ProcessSettings:
     """Return the settings. Raises ``TypeError`` and ``ValueError`` that name what is wrong and what was expected."""
@@ -111,6 +145,8 @@ def checked(
         raise TypeError(f"retry={retry!r}: expected a Retry")
     if not isinstance(keep_done, bool):
         raise TypeError(f"keep_done={keep_done!r}: expected True or False")
+    if tracing is not None and (isinstance(tracing, type) or not callable(getattr(tracing, "around", None))):
+        raise TypeError(f"tracing={tracing!r}: expected kafka_async.adapters.tracing.Tracing()")
     if linger_ms and batch is None:
         raise ValueError(f"linger_ms={linger_ms!r}: only batches wait for more records; give batch as well")
     lane_of, one_set = _lanes(order)
@@ -128,6 +164,7 @@ def checked(
         max_held_bytes=_count(max_held_bytes, "max_held_bytes"),
         keep_done=keep_done,
         shared=False,
+        tracing=tracing,
     )
 
 

@@ -189,6 +189,7 @@ class CommitSettlement:
 
 def processing_of(parts: Parts, handler: Callable[..., Any], settings: ProcessSettings) -> Processing:
     """Put together what processes the records of a consumer."""
+    handler, settings = settings.around(handler, parts.config)
     source = Source(parts)
     work = source.work(settings)
     run = RunState(source.clock, parts.observer)

@@ -223,6 +223,8 @@ class ShareConsumer(Generic[K, V]):
           are released.
         - ``max_held_bytes`` (67_108_864): how many bytes of keys and values may be received and not done (as records, ten for each
           handler, or twice ``batch``). If it is less than what ``concurrency`` handlers work on, fewer run.
+        - ``tracing`` (None): ``kafka_async.adapters.tracing.Tracing()`` makes a span of OpenTelemetry for each attempt, linked to
+          the one that wrote the record.
 
         Raises ``ProcessingError`` for the record that stopped it, the errors of a read, and ``TypeError`` and ``ValueError`` for
         bad arguments. Before it returns or raises, records that are done are acknowledged and the others are released.

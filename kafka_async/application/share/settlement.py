@@ -197,6 +197,7 @@ class LockSettlement:
 
 def processing_of_shared(parts: ShareParts, handler: Callable[..., Any], settings: ProcessSettings) -> Processing:
     """Put together what processes the records of a share consumer."""
+    handler, settings = settings.around(handler, parts.config)
     runtime = parts.runtime
     clock = time.monotonic if runtime.has_system_clock else runtime.clock  # the same, without two calls in between
     run = RunState(clock, parts.life.trace)
