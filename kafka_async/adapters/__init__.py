@@ -13,6 +13,7 @@
     spark/    a data source for PySpark
     sync.py   the blocking facade; ``sync_share.py`` that of share groups
     tables/   topics as tables
+    tracing.py    traces of what is processed, in OpenTelemetry
     web/      the monitor over HTTP
     values/   bytes of keys and values to Arrow columns
 """

@@ -17,8 +17,8 @@ from typing import Any, Final, Literal
 
 from attrs import define, field
 
-from ..application.processing.retry import Retry, RetryLater, Skip, blame, check_return, decided
 from ..application.processing.process_settings import ProcessingContext, takes_context
+from ..application.processing.retry import Retry, RetryLater, Skip, blame, check_return, decided
 from ..functions import is_async
 from ..lazy import public_name
 
@@ -56,13 +56,13 @@ class _Received(Getter[Headers]):
         return [name for name, _ in carrier]
 
 
-class _Sent(Setter[list[tuple[str, bytes | None]]]):
+class _Written(Setter[list[tuple[str, bytes | None]]]):
     def set(self, carrier: list[tuple[str, bytes | None]], key: str, value: str) -> None:
         carrier.append((key, value.encode()))
 
 
 _RECEIVED: Final = _Received()
-_SENT: Final = _Sent()
+_SENT: Final = _Written()
 
 
 def continued(headers: Headers) -> list[tuple[str, bytes | None]]:

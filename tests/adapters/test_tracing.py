@@ -66,12 +66,14 @@ def orders(*headers: Sequence[tuple[str, bytes | None]], **record: Any) -> Clust
 
 async def processed(cluster: Cluster, count: int, handler: Callable[..., Any], **options: Any) -> None:
     """Process until this many records are done."""
-    async with KafkaConsumer(
-        "orders", group_id="billing", client_id="billing-1", auto_offset_reset="earliest", **cluster.options()
-    ) as consumer:
-        async with consumer.processing(handler, **options) as run:
-            while _over(run.statistics()) < count:  # noqa: ASYNC110 - it is counted, and nothing tells of it
-                await asyncio.sleep(0.001)
+    async with (
+        KafkaConsumer(
+            "orders", group_id="billing", client_id="billing-1", auto_offset_reset="earliest", **cluster.options()
+        ) as consumer,
+        consumer.processing(handler, **options) as run,
+    ):
+        while _over(run.statistics()) < count:  # noqa: ASYNC110 - it is counted, and nothing tells of it
+            await asyncio.sleep(0.001)
 
 
 def _over(seen: ProcessingStatistics) -> int:
@@ -253,12 +255,14 @@ def test_a_record_that_cannot_be_read_has_a_span_for_what_becomes_of_it() -> Non
 
     async def main() -> None:
         cluster = orders([("traceparent", TRACEPARENT)])
-        async with KafkaConsumer(
-            "orders", group_id="g", auto_offset_reset="earliest", value_deserializer=lambda data: 1 / 0, **cluster.options()
-        ) as consumer:
-            async with consumer.processing(handle, on_failure=on_failure, tracing=program.tracing()):
-                while not seen:  # noqa: ASYNC110 - nothing tells of it
-                    await asyncio.sleep(0.001)
+        async with (
+            KafkaConsumer(
+                "orders", group_id="g", auto_offset_reset="earliest", value_deserializer=lambda data: 1 / 0, **cluster.options()
+            ) as consumer,
+            consumer.processing(handle, on_failure=on_failure, tracing=program.tracing()),
+        ):
+            while not seen:  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0.001)
 
     run(main())
     (span,) = program.finished()
@@ -349,9 +353,11 @@ def test_an_attempt_that_is_cancelled_says_so() -> None:
         await asyncio.sleep(60)
 
     async def main() -> None:
-        async with KafkaConsumer("orders", group_id="g", auto_offset_reset="earliest", **orders([]).options()) as consumer:
-            async with consumer.processing(handle, drain_timeout_ms=0, tracing=program.tracing()):
-                await began.wait()
+        async with (
+            KafkaConsumer("orders", group_id="g", auto_offset_reset="earliest", **orders([]).options()) as consumer,
+            consumer.processing(handle, drain_timeout_ms=0, tracing=program.tracing()),
+        ):
+            await began.wait()
 
     run(main())
     (span,) = program.finished()
