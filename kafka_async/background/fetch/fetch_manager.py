@@ -349,7 +349,7 @@ class FetchManager:
         well: list[TopicPartition] = []
         # How long the application has been waiting for records, in seconds.
         waited = now - self.handler.polled_at if self.handler.reading and not self.buffer.parcels else 0.0
-        fill = 0.0
+        fill, parcels = 0.0, list[FetchedData]()
         for partition, data in about.items():
             entry = self.subscription.partitions.get(partition)
             sent = broker.session.sent[partition]
@@ -363,14 +363,25 @@ class FetchManager:
             else:
                 well.append(partition)
                 fill = max(fill, len(data.records or b"") / sent.max_bytes)
-                self._accept(broker, entry, sent, data, now)
+                self._accept(broker, entry, sent, data, now, parcels)
+        if parcels:
+            self.buffer.put(*parcels)
         if fill >= FULL or broker.size.has_grown:
             broker.size.answered(fill, waited, len(broker.session.wanted))
         if failed or self._outage.failing:
             self._outage.report(failed.values(), well, now, broker.sent_at)
             self._tell_of_refused([tp for _, partitions in failed.values() for tp in partitions], broker.sent_at, now)
 
-    def _accept(self, broker: _Broker, entry: PartitionState, sent: Wanted, data: PartitionAnswer, now: float) -> None:
+    def _accept(
+        self,
+        broker: _Broker,
+        entry: PartitionState,
+        sent: Wanted,
+        data: PartitionAnswer,
+        now: float,
+        parcels: list[FetchedData],
+    ) -> None:
+        """Take what an answer says about a partition; its records are added to ``parcels``."""
         partition = entry.partition
         self.buffer.watermarks[partition] = Watermarks(
             high_watermark=data.high_watermark,
@@ -404,7 +415,7 @@ class FetchManager:
             checked_epoch=sent.leader_epoch,
             suspended=span.corrupt or span.next_offset <= sent.offset,  # the reader reports why, after the good records before it
         )
-        self.buffer.put(parcel)
+        parcels.append(parcel)
         self._placement.changed.add(partition)
         size = len(data.records)
         self.trace(Fetched(now=now, topic=partition.topic, partition=partition.partition, size=size, latency=now - broker.sent_at))

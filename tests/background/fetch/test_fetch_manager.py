@@ -838,3 +838,12 @@ def test_without_a_backoff_a_dead_broker_makes_nobody_spin(backoff: int) -> None
         world.unsent += poll.requests
         now = max(now, poll.wake_at) if not poll.requests else now
     assert turns < 500
+
+
+def test_what_one_answer_brings_is_handed_over_in_one_step() -> None:
+    """On a thread of its own the application reads meanwhile: all partitions of an answer are there before the first is read."""
+    world, there = World(), list[int]()
+    world.fetching({A: 0, B: 0, C: 0})
+    world.buffer.on_parcel = lambda: there.append(len(world.buffer.parcels))
+    world.answer(FetchRequest, fetched(*(data(each, records(0, 5)) for each in (A, B, C))), 0.1)
+    assert there[0] == 3
