@@ -227,8 +227,9 @@ class Pinning:
         with self.connect(group_id=where.group) as consumer:
             found = consumer.committed_offsets(*begins) if begins else {}
         none = sorted(tp for tp in begins if found.get(tp) is None)
-        if none and where.option == "until":
-            raise NoOffsetForPartitionError(f"until: group {where.group!r} has committed nothing for {names_of(none)}", tuple(none))
+        if none and (where.option == "until" or len(none) == len(begins)):  # of none at all: most likely the name is wrong
+            text = f"{where.option}: group {where.group!r} has committed nothing for {names_of(none)}"
+            raise NoOffsetForPartitionError(text, tuple(none))
         if none:
             _log.info("group %s has committed nothing for %s; beginning at the first offset", where.group, names_of(none))
         return {tp: begins[tp] if (at := found.get(tp)) is None else at.offset for tp in begins}

@@ -209,6 +209,7 @@ if IMPLEMENTATION == "cython":
     except ImportError:
         pass  # built without a compiler
     else:
-        COMPILED = _iteration
-        HANDOUT, ITERATOR = _iteration.HandOut, _iteration.RecordIterator
-        PORTION, HAND = _iteration.Portion, _iteration.Hand
+        if hasattr(_iteration, "Turns"):  # a build from before the source changed has less, and is not used at all
+            COMPILED = _iteration
+            HANDOUT, ITERATOR = _iteration.HandOut, _iteration.RecordIterator
+            PORTION, HAND = _iteration.Portion, _iteration.Hand

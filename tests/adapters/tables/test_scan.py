@@ -147,6 +147,8 @@ def test_where_a_group_has_committed() -> None:
         assert found.scan("a", until="committed:billing", partitions=[0]).ranges == {A0: (0, 40)}
         with pytest.raises(NoOffsetForPartitionError, match="until: group 'billing' has committed nothing for a-1"):
             found.scan("a", until="committed:billing").count()
+        with pytest.raises(NoOffsetForPartitionError, match="since: group 'biling' has committed nothing for a-0"):
+            found.scan("a", since="committed:biling").count()
 
 
 def test_an_end_beyond_the_log_is_an_error_with_the_offsets() -> None:
