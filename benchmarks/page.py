@@ -1,7 +1,7 @@
 """The page and its pictures, made from the numbers of one run that are kept beside them.
 
     python -m benchmarks.page keep FOLDER      # keeps the numbers of FOLDER/*.json in pictures/figures.json, and writes
-    python -m benchmarks.page watch            # draws kafka-async top anew
+    python -m benchmarks.page watch            # draws kafka-async top and the monitor's page anew
     python -m benchmarks.page                  # the tables of the pages and the pictures from what is kept
 
 A run is all commands at one commit, on one machine, with the same versions: ``keep`` refuses anything else, so that no two numbers
@@ -25,7 +25,8 @@ HERE: Final = Path(__file__).parent
 PICTURES: Final = HERE / "pictures"
 KEPT: Final = PICTURES / "figures.json"
 RUN: Final = PICTURES / "lanes.json"
-WATCHED: Final = PICTURES / "top.json"
+WATCHED: Final = PICTURES / "watched.json"
+CSS: Final = HERE.parent / "kafka_async/adapters/web/page.css"
 PEERS: Final = ("kafka_async", "aiokafka", "confluent-kafka", "kafka-python", "Java")
 Series = Mapping[str, list[float]]
 
@@ -495,7 +496,7 @@ def between(text: str, name: str, content: str) -> str:
 def outputs() -> dict[Path, str]:
     """Return every file that is made from what is kept, with its content."""
     figures, readme, front = Figures(**json.loads(KEPT.read_text())), HERE / "README.md", HERE.parent / "README.md"
-    page = readme.read_text()
+    page, seen = readme.read_text(), json.loads(WATCHED.read_text())
     for name, content in (
         ("run", run_of(figures)),
         ("consumers", consumers(figures)),
@@ -508,7 +509,8 @@ def outputs() -> dict[Path, str]:
         PICTURES / "throughput.svg": throughput(figures),
         PICTURES / "latency.svg": latency(figures),
         PICTURES / "lanes.svg": svg.lanes(lanes.timeline(json.loads(RUN.read_text()))),
-        PICTURES / "top.svg": svg.terminal([(text, style) for text, style in json.loads(WATCHED.read_text())], watched.WIDTH),
+        PICTURES / "top.svg": svg.terminal([(text, style) for text, style in seen["top"]], watched.WIDTH),
+        PICTURES / "monitor.svg": svg.browser(seen["page"], CSS.read_text()),
         readme: page,
         front: row.sub(lambda _: headline(figures), front.read_text(), count=1),
     }

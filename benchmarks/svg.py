@@ -179,6 +179,26 @@ def terminal(lines: Sequence[tuple[str, str]], columns: int) -> str:
     return "\n".join([*parts, "</svg>", ""])
 
 
+def browser(body: str, css: str) -> str:
+    """Return a page of the monitor as a browser shows it: its own HTML, with its own style."""
+    width, height = 1000, 270
+    body = body.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ')  # HTML knows it by itself, XML does not
+    return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img"
+aria-label="kafka-async monitor">
+<style><![CDATA[
+{css}
+body {{ margin: 0; padding: .2rem 1rem; }}
+h1 {{ margin: .5rem 0; font-size: 1.4rem; }} p {{ margin: .4rem 0; }}
+svg {{ background: var(--paper); }}
+]]></style>
+<foreignObject width="{width}" height="{height}">
+<body xmlns="http://www.w3.org/1999/xhtml">
+{body}</body>
+</foreignObject>
+</svg>
+"""
+
+
 _SCREEN: Final = """<style>
 text { font: 14px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; fill: #1f2328; white-space: pre }
 .screen { fill: #ffffff; stroke: #d1d9e0 } .chosen { fill: #1f2328 }

@@ -1,4 +1,6 @@
-"""What ``kafka-async top`` shows of a cluster with a few groups: a run whose time is virtual, so that it is the same each time.
+"""What ``kafka-async top`` and the monitor's page show of a cluster with a few groups.
+
+It is a run whose time is virtual, so that it is the same each time.
 
 Four groups: one whose member has left, one that is too slow, a share group that gets through a backlog, and one that keeps up.
 """
@@ -12,6 +14,7 @@ from kafka_async import KafkaConsumer, ShareConsumer, TopicPartition
 from kafka_async.adapters.admin import Admin, Client
 from kafka_async.adapters.cli.screens import Screens
 from kafka_async.adapters.monitor import Book, Snapshot, Survey
+from kafka_async.adapters.web.pages import overview
 from kafka_async.config import ConsumerConfig
 from kafka_async.testing import virtual_loop
 from kafka_async.testing.simulation import FakeCluster
@@ -90,12 +93,14 @@ async def run() -> Snapshot:
     return snapshot
 
 
-def recorded() -> list[list[str]]:
-    """Run it now; return the lines of the page, each with its style. It takes no time."""
+def recorded() -> dict[str, Any]:
+    """Run it now; return the lines on the terminal, each with its style, and the body of the page. It takes no time."""
     with asyncio.Runner(loop_factory=virtual_loop) as runner:
         snapshot = runner.run(run())
     lines = Screens().lines(snapshot, WIDTH, HEIGHT)
-    return [[line.plain.replace("fake-cluster", "prod"), _style(line)] for line in lines]
+    page = overview(snapshot, INTERVAL)
+    body = page[page.index("<main>") : page.index("</body>")].replace("fake-cluster", "prod")
+    return {"top": [[line.plain.replace("fake-cluster", "prod"), _style(line)] for line in lines], "page": body}
 
 
 def _style(line: Any) -> str:
