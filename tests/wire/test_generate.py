@@ -83,7 +83,7 @@ def test_a_field_that_is_gone_goes_and_one_that_changes_changes(schemas: dict[st
 def test_a_new_struct_is_a_class_before_the_one_that_has_it(schemas: dict[str, Any]) -> None:
     inner: dict[str, Any] = {"name": "At", "type": "Rack", "versions": "0+", "about": "Where.", "fields": []}
     inner["fields"] = [{"name": "Zone", "type": "string", "versions": "0+", "about": "The zone."}]
-    row = {"name": "Places", "type": "[]Ownership", "versions": "1+", "about": "Where it may be.", "fields": [inner]}
+    row = {"name": "Places", "type": "[]Place", "versions": "1+", "about": "Where it may be.", "fields": [inner]}
     named(schemas["DescribeClusterResponse"]["fields"], "Brokers")["fields"].append(row)
 
     text = generated(schemas)[DESCRIBING]

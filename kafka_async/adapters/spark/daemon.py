@@ -30,13 +30,14 @@ def _import_all() -> None:
 
     from ...application.lifecycle import otlp, starting
     from ...background.cluster import telemetry
+    from ...config import texts
     from ...network import transport
     from .. import sync
     from . import columns, connections, source, task
 
     otlp.messages()
     _ = (pyarrow.compute, pyspark.worker, _asyncio, plan_data_source_read, starting, telemetry, transport, sync)
-    _ = (columns, connections, source, task)
+    _ = (texts, columns, connections, source, task)
 
 
 def _forget_archives() -> None:

@@ -352,6 +352,16 @@ def test_brokers_are_told_which_cluster_is_meant_unless_configured_otherwise(opt
     assert world.background.metadata.expected_cluster == expected
 
 
+def test_another_cluster_is_said_to_be_one() -> None:
+    """The servers of the configuration may lead somewhere else one day, by a proxy's mistake or on purpose."""
+    world = known()
+    world.background.metadata.request_update(5.0)
+    world.poll(5.0)
+    world.answer(MetadataRequest, evolve(cluster(), cluster_id="abc"), 5.1)
+    (fault,) = [event for event in world.seen if isinstance(event, Fault)]
+    assert fault.text.startswith("the bootstrap servers lead to another cluster, 'abc'; it was 'c' before")
+
+
 @pytest.mark.parametrize("how", ["usable", "trigger", "asked"])
 def test_it_never_bootstraps_again_if_configured_so(how: str) -> None:
     world = known(metadata_recovery_strategy="none")
