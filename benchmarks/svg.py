@@ -181,13 +181,13 @@ def terminal(lines: Sequence[tuple[str, str]], columns: int) -> str:
 
 def browser(body: str, css: str) -> str:
     """Return a page of the monitor as a browser shows it: its own HTML, with its own style."""
-    width, height = 1000, 270
+    width, height = 1000, 345
     body = body.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ')  # HTML knows it by itself, XML does not
     return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img"
 aria-label="kafka-async monitor">
 <style><![CDATA[
 {css}
-body {{ margin: 0; padding: .2rem 1rem; }}
+body {{ margin: 0; padding: .2rem 1rem; font-size: 13px; }}
 h1 {{ margin: .5rem 0; font-size: 1.4rem; }} p {{ margin: .4rem 0; }}
 svg {{ background: var(--paper); }}
 ]]></style>
