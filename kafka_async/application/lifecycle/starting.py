@@ -51,6 +51,8 @@ class Starting:
         if phase is not Phase.NEW:
             raise IllegalStateError("the consumer was started already")
         self._launch()
+        if self.lifecycle.phase is not Phase.NEW:  # another thread has called ``stop`` meanwhile, which ends the loop as well
+            raise ConsumerStoppedError("the consumer was stopped while it started")
         self.lifecycle.move(Happening.START)
         try:
             deadline = self.calls.deadline(timeout_ms)
