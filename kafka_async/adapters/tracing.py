@@ -112,7 +112,9 @@ class _Attempt:
         self.span.end()
 
 
-_open: Final[ContextVar[_Attempt | None]] = ContextVar("kafka_async span", default=None)
+_Place = tuple[object, str, int, int]
+"""Which ``process`` handles a record, and its topic, partition and offset."""
+_open: Final[ContextVar[tuple[_Place, _Attempt] | None]] = ContextVar("kafka_async span", default=None)
 """The attempt of this context. It goes on in ``on_failure``, which runs in the same one."""
 
 
@@ -188,7 +190,7 @@ class Tracing:
         def begin(argument: Any, attempt: int) -> _Attempt:
             records = (argument,) if batch is None else argument
             made = self._begin(records[0], records, attempt, batch=batch is not None, about=about)
-            _enter(made)
+            _enter(made, _place(begin, records[0]))
             return made
 
         # A batch fails record by record, so its span cannot wait for all of them.
@@ -247,10 +249,10 @@ class Tracing:
         return made
 
 
-def _enter(attempt: _Attempt) -> object:
-    """Make the span current, in a context that nobody uses for anything else, or until ``detach``."""
-    _open.set(attempt)
-    return attach(attempt.context)
+def _enter(attempt: _Attempt, place: _Place) -> None:
+    """Make the span current, in a context that nobody uses for anything else."""
+    _open.set((place, attempt))
+    attach(attempt.context)
 
 
 def _around_async(handler: Callable[..., Any], begin: Begin, retry: Retry | None) -> Callable[..., Any]:
@@ -318,10 +320,12 @@ def _after(on_failure: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
     """Return what calls ``on_failure`` inside the span of the last attempt, and ends it."""
 
     def attempt_of(record: Any, error: BaseException, attempts: int) -> _Attempt:
-        attempt = _open.get()
-        if attempt is None or attempt.ended:  # it could not be deserialized, so there was no attempt
-            attempt = begin(record, attempts)
-            attempt.error = error
+        found = _open.get()
+        if found is not None and found[0] == _place(begin, record):
+            return found[1]
+        # There was no attempt: it could not be deserialized. What is open is that in whose handler ``process`` was called.
+        attempt = begin(record, attempts)
+        attempt.error = error
         return attempt
 
     async def after(record: Any, error: BaseException, attempts: int) -> Any:
@@ -366,6 +370,10 @@ class _Block:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
         self._attempt.end(error)
         detach(self._token)
+
+
+def _place(begin: Begin, record: Any) -> _Place:
+    return begin, record.topic, record.partition, record.offset
 
 
 def _about(group_id: str | None, client_id: str | None) -> Attributes:

@@ -448,3 +448,50 @@ def test_without_an_sdk_the_context_of_a_record_reaches_its_handler() -> None:
 def test_a_parent_of_another_kind_is_refused() -> None:
     with pytest.raises(ValueError, match="parent='child'"):
         Tracing(parent="child")  # type: ignore[arg-type]  # what is wrong here
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_an_attempt_whose_time_is_over_has_one_span_and_on_failure_sees_it(plain: bool) -> None:
+    program, seen = Program(), []
+
+    async def handle(record: Any) -> None:
+        await asyncio.sleep(60)
+
+    async def on_failure(record: Any, error: BaseException, attempts: int) -> None:
+        assert isinstance(error, TimeoutError)
+        seen.append(trace.get_current_span().get_span_context())
+
+    def on_failure_on_a_thread(record: Any, error: BaseException, attempts: int) -> None:
+        seen.append(trace.get_current_span().get_span_context())
+
+    reaction = on_failure_on_a_thread if plain else on_failure
+    run(processed(orders([]), 1, handle, timeout_ms=20, on_failure=reaction, tracing=program.tracing()))
+    (span,) = program.finished()
+    assert seen == [span.context]
+
+
+def test_a_record_that_cannot_be_read_leaves_the_span_around_its_processing_alone() -> None:
+    """A handler may process other records, which have spans of their own."""
+    program, failed = Program(), []
+
+    async def inner(record: Any) -> None: ...
+
+    async def on_failure(record: Any, error: BaseException, attempts: int) -> None:
+        failed.append(record.offset)
+
+    async def outer(record: Any) -> None:
+        cluster = orders([])
+        async with (
+            KafkaConsumer(
+                "orders", group_id="inner", auto_offset_reset="earliest", value_deserializer=lambda _: 1 / 0, **cluster.options()
+            ) as consumer,
+            consumer.processing(inner, on_failure=on_failure, tracing=program.tracing()),
+        ):
+            while not failed:  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0.001)
+        assert trace.get_current_span().is_recording(), "it has not ended"
+
+    tracing, program.metrics = program.tracing(), InMemoryMetricReader()
+    run(processed(orders([]), 1, outer, tracing=tracing))
+    groups = [(span.attributes or {})["messaging.consumer.group.name"] for span in program.finished()]
+    assert groups == ["inner", "billing"]

@@ -59,7 +59,7 @@ TRANSITIONS: Final = StateTable(
         (Phase.PARTING, Happening.UNDONE): Phase.NEW,
     },
 )
-"""Every other pair is a bug and raises ``KeyError``."""
+"""Every other pair is a bug and raises ``RuntimeError``."""
 
 _STOPPED: Final = "the consumer is stopped"
 

@@ -86,7 +86,7 @@ TRANSITIONS: Final = StateTable(
         (_S.FATAL, _I.LEAVE): _S.UNSUBSCRIBED,
     },
 )
-"""Every other pair is a bug and raises ``KeyError``."""
+"""Every other pair is a bug and raises ``RuntimeError``."""
 
 SHOWN: Mapping[ShareMemberState, ConsumerState] = {
     _S.UNSUBSCRIBED: ConsumerState.STEADY,

@@ -1,7 +1,6 @@
 """The states of a member in the consumer protocol, as one table.
 
-Decides: which input leads where; an unknown pair is a bug and raises ``KeyError``. Must never act; ``consumer_membership.py`` does
-what a state requires.
+An unknown pair is a bug and raises ``RuntimeError``. Must never act; ``consumer_membership.py`` does what a state requires.
 
 It is Java's ``MemberState`` with the flags around it turned into states: ASSIGNING is RECONCILING with
 ``reconciliationInProgress``, AWAY is STALE after the release. Java's PREPARE_LEAVING is missing, because here the application gives
