@@ -21,3 +21,31 @@ def refusal(**options: Any) -> str:
         config(**options)
     assert SECRET not in f"{caught.value!r} {caught.value}"
     return str(caught.value)
+
+
+PACKAGE = "org.apache.kafka.common.security"
+JAVAS = rf"""
+# As Java's console consumer takes it.
+bootstrap.servers = a:1, \
+                    b:2
+group.id=billing
+group.protocol=CLASSIC
+enable.auto.commit=FALSE
+max.poll.records= 20
+isolation.level=read_committed
+partition.assignment.strategy=org.apache.kafka.clients.consumer.RangeAssignor,\
+  org.apache.kafka.clients.consumer.CooperativeStickyAssignor
+key.deserializer=org.apache.kafka.common.serialization.ByteArrayDeserializer
+value.deserializer=org.apache.kafka.common.serialization.StringDeserializer
+interceptor.classes=
+metric.reporters=com.example.Reporter
+security.protocol=sasl_ssl
+sasl.mechanism=SCRAM-SHA-512
+sasl.jaas.config={PACKAGE}.scram.ScramLoginModule required \
+  username="alice" \
+  password="{SECRET}";
+ssl.truststore.type=PEM
+ssl.truststore.location=/etc/kafka/ca.pem
+ssl.endpoint.identification.algorithm=
+"""
+"""A file of options as programs in Java have it."""

@@ -1,6 +1,5 @@
 """``kafka_async.config.java``: Java's options in our words."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,49 +8,9 @@ from kafka_async import ConsumerConfig
 from kafka_async.errors import KafkaConfigurationError
 from kafka_async.model import IsolationLevel
 
-SECRET = "hunter2-is-not-shown"
-PACKAGE = "org.apache.kafka.common.security"
-
-
-@pytest.fixture
-def written(tmp_path: Path) -> Any:
-    """A function that writes a properties file and returns its path."""
-
-    def write(text: str, encoding: str = "utf-8") -> Path:
-        path = tmp_path / "client.properties"
-        path.write_bytes(text.encode(encoding))
-        return path
-
-    return write
-
+from .support import JAVAS, PACKAGE, SECRET
 
 # --- properties files ------------------------------------------------------------------------------------------------------------
-
-
-JAVAS = rf"""
-# As Java's console consumer takes it.
-bootstrap.servers = a:1, \
-                    b:2
-group.id=billing
-group.protocol=CLASSIC
-enable.auto.commit=FALSE
-max.poll.records= 20
-isolation.level=read_committed
-partition.assignment.strategy=org.apache.kafka.clients.consumer.RangeAssignor,\
-  org.apache.kafka.clients.consumer.CooperativeStickyAssignor
-key.deserializer=org.apache.kafka.common.serialization.ByteArrayDeserializer
-value.deserializer=org.apache.kafka.common.serialization.StringDeserializer
-interceptor.classes=
-metric.reporters=com.example.Reporter
-security.protocol=sasl_ssl
-sasl.mechanism=SCRAM-SHA-512
-sasl.jaas.config={PACKAGE}.scram.ScramLoginModule required \
-  username="alice" \
-  password="{SECRET}";
-ssl.truststore.type=PEM
-ssl.truststore.location=/etc/kafka/ca.pem
-ssl.endpoint.identification.algorithm=
-"""
 
 
 def test_a_file_of_javas_is_read_with_its_words(written: Any) -> None:

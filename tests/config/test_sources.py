@@ -11,21 +11,7 @@ from kafka_async.config.consumer_config import option_texts
 from kafka_async.config.sources import environment_options, options_of_properties
 from kafka_async.errors import KafkaConfigurationError
 
-SECRET = "hunter2-is-not-shown"
-PACKAGE = "org.apache.kafka.common.security"
-
-
-@pytest.fixture
-def written(tmp_path: Path) -> Any:
-    """A function that writes a properties file and returns its path."""
-
-    def write(text: str, encoding: str = "utf-8") -> Path:
-        path = tmp_path / "client.properties"
-        path.write_bytes(text.encode(encoding))
-        return path
-
-    return write
-
+from .support import JAVAS, PACKAGE, SECRET
 
 # --- the environment -------------------------------------------------------------------------------------------------------------
 
@@ -115,32 +101,6 @@ def test_a_prefix_is_needed() -> None:
 
 
 # --- properties files ------------------------------------------------------------------------------------------------------------
-
-
-JAVAS = rf"""
-# As Java's console consumer takes it.
-bootstrap.servers = a:1, \
-                    b:2
-group.id=billing
-group.protocol=CLASSIC
-enable.auto.commit=FALSE
-max.poll.records= 20
-isolation.level=read_committed
-partition.assignment.strategy=org.apache.kafka.clients.consumer.RangeAssignor,\
-  org.apache.kafka.clients.consumer.CooperativeStickyAssignor
-key.deserializer=org.apache.kafka.common.serialization.ByteArrayDeserializer
-value.deserializer=org.apache.kafka.common.serialization.StringDeserializer
-interceptor.classes=
-metric.reporters=com.example.Reporter
-security.protocol=sasl_ssl
-sasl.mechanism=SCRAM-SHA-512
-sasl.jaas.config={PACKAGE}.scram.ScramLoginModule required \
-  username="alice" \
-  password="{SECRET}";
-ssl.truststore.type=PEM
-ssl.truststore.location=/etc/kafka/ca.pem
-ssl.endpoint.identification.algorithm=
-"""
 
 
 def test_a_file_may_be_shared_with_a_producer(written: Any, caplog: pytest.LogCaptureFixture) -> None:
