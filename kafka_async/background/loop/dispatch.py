@@ -36,7 +36,7 @@ from ...events import (
     TopicMetadata,
     Unsubscribe,
 )
-from ...model import Node, TopicPartition
+from ...model import TopicPartition
 from ...network import UnsentRequest
 from ...trace import Listener, Unassigned
 from ...values import define, field
@@ -135,25 +135,6 @@ class Background:
     def is_being_named(self) -> bool:
         """See ``Membership``."""
         return self.group is not None and self.group.is_being_named
-
-    @property
-    def nodes(self) -> Mapping[int, Node]:
-        return self.metadata.cluster.nodes
-
-    @property
-    def cluster_id(self) -> str | None:
-        """See ``MetadataManager``."""
-        return self.metadata.expected_cluster
-
-    @property
-    def former_nodes(self) -> Mapping[int, Node]:
-        """See ``ClusterView``."""
-        return self.metadata.cluster.former_nodes
-
-    @property
-    def stopping(self) -> Call[None] | None:
-        """The stop that is under way."""
-        return self.loop_state.stopping
 
     def snapshot(self) -> BackgroundSnapshot:
         """Return the background's half of the statistics."""

@@ -17,7 +17,7 @@ import anyio
 
 from ...config import ConsumerConfig
 from ...errors import BackgroundLoopError, ConsumerStoppedError
-from ...events import BackgroundSnapshot, Call
+from ...events import BackgroundSnapshot
 from ...model import Node
 from ...network import (
     AuthenticatorFactory,
@@ -38,6 +38,7 @@ from .loop_state import LoopState
 from .request_manager import IDLE, Poll
 
 if TYPE_CHECKING:
+    from ..cluster.metadata import MetadataManager
     from ..cluster.metrics_source import MetricsSource
 
 NAMING: Final = 1.0
@@ -64,16 +65,7 @@ class Decider(Protocol):
     def is_being_named(self) -> bool: ...
 
     @property
-    def nodes(self) -> Mapping[int, Node]: ...
-
-    @property
-    def cluster_id(self) -> str | None: ...
-
-    @property
-    def former_nodes(self) -> Mapping[int, Node]: ...
-
-    @property
-    def stopping(self) -> Call[None] | None: ...
+    def metadata(self) -> "MetadataManager": ...
 
     @property
     def loop_state(self) -> LoopState: ...
@@ -128,7 +120,7 @@ class BackgroundLoop:
                 metrics_source=self.metrics_source,
             ),
         )
-        self._nodes = self.background.nodes
+        self._nodes = self.background.metadata.cluster.nodes
 
     def snapshot(self) -> BackgroundSnapshot:
         """Return the background's half of the statistics. From the loop's own thread, or once it is gone."""
@@ -166,25 +158,25 @@ class BackgroundLoop:
             self._finish()
 
     async def _turn_until_stopped(self, runner: ConnectionRunner) -> None:
-        while self.background.stopping is None:
+        while self.background.loop_state.stopping is None:
             ticket = self._signal.ticket()
             now = self.clock()
             poll = self.background.poll(now)
-            if self.background.nodes is not self._nodes:
+            if self.background.metadata.cluster.nodes is not self._nodes:
                 self._follow_nodes(now)
             self._delegate.add(poll.requests, now)
             plan = self._delegate.plan(now)
             runner.perform(plan)
-            if not plan.settled and self.background.stopping is None:
+            if not plan.settled and self.background.loop_state.stopping is None:
                 await self._sleep(ticket, min(poll.wake_at, plan.wake_at))
 
     def _follow_nodes(self, now: float) -> None:
         """Pass on which brokers there are."""
-        self._nodes = nodes = self.background.nodes
+        self._nodes = nodes = self.background.metadata.cluster.nodes
         if nodes:
-            self._delegate.set_nodes(nodes, now, cluster_id=self.background.cluster_id)
+            self._delegate.set_nodes(nodes, now, cluster_id=self.background.metadata.expected_cluster)
         else:
-            self._delegate.disconnect_all(now, self.background.former_nodes.values())
+            self._delegate.disconnect_all(now, self.background.metadata.cluster.former_nodes.values())
         self.wake()  # that ended requests, after their managers had been polled
 
     async def _sleep(self, ticket: int, wake_at: float) -> None:
@@ -199,7 +191,7 @@ class BackgroundLoop:
 
     async def _send_final_requests(self, runner: ConnectionRunner) -> None:
         """Send the managers' final requests, within the deadline of the stop; then close every connection."""
-        call = self.background.stopping
+        call = self.background.loop_state.stopping
         deadline = call.deadline if call is not None else 0.0
         latest = max(deadline, self.clock() + LAST_WORDS)
         if self.background.is_being_named:
@@ -219,7 +211,7 @@ class BackgroundLoop:
         while (now := self.clock()) < deadline:
             ticket = self._signal.ticket()
             poll = self.background.poll_leaving(now) if self.background.is_leaving else IDLE
-            if self.background.nodes is not self._nodes:
+            if self.background.metadata.cluster.nodes is not self._nodes:
                 self._follow_nodes(now)
             self._delegate.add(poll.requests, now)
             plan = self._delegate.plan(now)
@@ -231,7 +223,7 @@ class BackgroundLoop:
 
     def _finish(self) -> None:
         self._signal.rest()
-        stopping = self.background.stopping
+        stopping = self.background.loop_state.stopping
         if stopping is None and not isinstance(self.failure, Exception):
             self.handler.ended = LoopInterrupted()  # calls go on waiting: they are answered when the loop goes on
         else:

@@ -4,13 +4,12 @@ It takes the place that ``Background`` has for other consumers, on
 the same loop, with the same metadata and the same search for the coordinator. There are no positions and no offsets.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, assert_never
 
 from ...config import ConsumerConfig
 from ...events import (
     BackgroundSnapshot,
-    Call,
     FindClientInstanceId,
     GroupChanged,
     PartitionSnapshot,
@@ -21,7 +20,7 @@ from ...events import (
     TopicMetadata,
     Unsubscribe,
 )
-from ...model import ConsumerState, Node
+from ...model import ConsumerState
 from ...network import UnsentRequest
 from ...values import define, evolve, field
 from ..boundary import EventHandler, Exchange, FetchBuffer
@@ -107,25 +106,6 @@ class ShareBackground:
     def is_being_named(self) -> bool:
         """Members of share groups name themselves."""
         return False
-
-    @property
-    def nodes(self) -> Mapping[int, Node]:
-        return self.metadata.cluster.nodes
-
-    @property
-    def cluster_id(self) -> str | None:
-        """See ``MetadataManager``."""
-        return self.metadata.expected_cluster
-
-    @property
-    def former_nodes(self) -> Mapping[int, Node]:
-        """See ``ClusterView``."""
-        return self.metadata.cluster.former_nodes
-
-    @property
-    def stopping(self) -> Call[None] | None:
-        """The stop that is under way."""
-        return self.loop_state.stopping
 
     def snapshot(self) -> BackgroundSnapshot:
         """Return the background's half of the statistics."""

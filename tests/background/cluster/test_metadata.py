@@ -299,9 +299,9 @@ def test_it_bootstraps_again_when_no_broker_can_be_reached() -> None:
     world = known()
     world.background.metadata.request_update(5.0)
     world.network.usable = False
-    before = dict(world.background.nodes)
+    before = dict(world.background.metadata.cluster.nodes)
     world.poll(5.0)
-    assert (world.background.nodes, world.background.former_nodes) == ({}, before)
+    assert (world.background.metadata.cluster.nodes, world.background.metadata.cluster.former_nodes) == ({}, before)
 
 
 def test_it_bootstraps_again_when_metadata_does_not_come_for_long() -> None:
@@ -309,9 +309,9 @@ def test_it_bootstraps_again_when_metadata_does_not_come_for_long() -> None:
     world.background.metadata.request_update(10.0)
     world.poll(10.0)
     world.poll(29.9)
-    assert world.background.nodes
+    assert world.background.metadata.cluster.nodes
     world.poll(30.0)
-    assert world.background.nodes == {}
+    assert world.background.metadata.cluster.nodes == {}
 
 
 def test_it_bootstraps_again_when_the_broker_says_so() -> None:
@@ -319,8 +319,8 @@ def test_it_bootstraps_again_when_the_broker_says_so() -> None:
     world.background.metadata.request_update(5.0)
     world.poll(5.0)
     world.answer(MetadataRequest, MetadataResponse(error_code=129), 5.1)
-    assert world.background.nodes == {}
-    assert world.background.former_nodes == {}, "they may be another cluster's by now"
+    assert world.background.metadata.cluster.nodes == {}
+    assert world.background.metadata.cluster.former_nodes == {}, "they may be another cluster's by now"
     assert world.errors() == []
 
 
@@ -329,15 +329,15 @@ def test_it_bootstraps_again_when_an_address_leads_to_another_broker_but_not_for
     error = RebootstrapRequiredError("another broker answers")
     world.network.misrouted = error
     world.poll(5.0)
-    assert (world.background.nodes, world.background.former_nodes) == ({}, {})
+    assert (world.background.metadata.cluster.nodes, world.background.metadata.cluster.former_nodes) == ({}, {})
     world.answer(MetadataRequest, cluster(), 5.1)
-    assert world.background.nodes
+    assert world.background.metadata.cluster.nodes
     world.network.misrouted = error
     world.poll(6.0)
-    assert world.background.nodes
+    assert world.background.metadata.cluster.nodes
     world.network.misrouted = error
     world.poll(40.0)
-    assert world.background.nodes == {}
+    assert world.background.metadata.cluster.nodes == {}
 
 
 @pytest.mark.parametrize(
@@ -371,7 +371,7 @@ def test_it_never_bootstraps_again_if_configured_so(how: str) -> None:
     if how == "asked":
         world.answer(MetadataRequest, MetadataResponse(error_code=129), 5.1)
     world.poll(1000.0)
-    assert world.background.nodes
+    assert world.background.metadata.cluster.nodes
 
 
 def test_a_look_up_in_a_hurry_ends_when_every_server_was_tried() -> None:

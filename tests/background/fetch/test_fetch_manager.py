@@ -419,7 +419,7 @@ def test_a_hint_at_the_new_leader_is_taken(code: int) -> None:
     world.answer(FetchRequest, fetched(data(A, error_code=code, current_leader=hint), node_endpoints=(node,)), 1.0)
     world.poll(1.0)
     assert asked(world.find(FetchRequest, 9).message) == {0: 3}
-    assert world.background.nodes[9].host == "b9"
+    assert world.background.metadata.cluster.nodes[9].host == "b9"
     assert world.waiting(MetadataRequest) == []
 
 
@@ -798,7 +798,7 @@ def lost(*partitions: TopicPartition) -> World:
     world.answer(FetchRequest, KafkaConnectionError("gone"), 1.0)
     world.network.usable = False
     world.background.metadata.request_update(1.0)
-    until(world, lambda: not world.background.nodes, 1.0)
+    until(world, lambda: not world.background.metadata.cluster.nodes, 1.0)
     world.network.usable = True
     until(world, lambda: bool(world.waiting(MetadataRequest)), 2.0)
     return world

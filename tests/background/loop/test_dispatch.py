@@ -289,7 +289,7 @@ def test_faults_that_stopping_makes_are_not_worth_a_word() -> None:
     world.fetching({A: 0})
     world.send(Stop(call=Call(9.0)))
     world.poll(1.0)
-    assert world.background.stopping is not None
+    assert world.background.loop_state.stopping is not None
     world.seen.clear()
     world.answer(FetchRequest, KafkaConnectionError("the consumer is stopping"), 1.1)
     assert not any(isinstance(event, Fault) for event in world.seen)
@@ -338,7 +338,7 @@ def test_with_every_broker_down_the_loop_sleeps_between_its_attempts(backoff: in
         world.poll(now)
         now = max(now, world.wake_at) if world.wake_at < inf else now + 1
     world.answer(MetadataRequest, cluster(described("t", (1, 1))), now)
-    assert world.background.nodes
+    assert world.background.metadata.cluster.nodes
 
 
 class Silence:

@@ -118,10 +118,10 @@ def test_a_client_without_telemetry_has_no_id_of_an_instance() -> None:
 def test_a_stop_is_left_to_the_loop() -> None:
     world = World()
     call: Call[None] = Call(100.0)
-    assert world.background.stopping is None
+    assert world.background.loop_state.stopping is None
     world.handler.add(Stop(call=call))
     world.poll(0.0)
-    assert world.background.stopping is call
+    assert world.background.loop_state.stopping is call
     assert not call.done
 
 
