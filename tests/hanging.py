@@ -54,7 +54,9 @@ class Watch:
 
 def report() -> Iterator[str]:
     """Yield lines about all consumers and brokers of this process. Called in a thread beside a test that hangs."""
-    found = [each for each in gc.get_objects() if isinstance(each, (KafkaConsumer, ShareConsumer, KafkaCluster, *INSIDE))]
+    # By type: ``isinstance`` asks objects for their class, and a weak proxy of something that is gone raises an error then.
+    wanted = (KafkaConsumer, ShareConsumer, KafkaCluster, *INSIDE)
+    found = [each for each in gc.get_objects() if issubclass(type(each), wanted)]
     yield f"--- what {sum(isinstance(each, KafkaConsumer | ShareConsumer) for each in found)} consumers know"
     for each in found:
         if isinstance(each, KafkaConsumer | ShareConsumer):

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import weakref
 from collections import deque
 from pathlib import Path
 
@@ -39,6 +40,18 @@ async def test_positions_sessions_and_the_last_events_are_shown() -> None:
     for known in ("FetchSession(session_id=", "PartitionState(partition=", "Cursor(partition=", "ResponseReceived(", "position=7"):
         assert known in text
     assert repr(two) in text
+
+
+def test_what_other_tests_left_behind_does_no_harm() -> None:
+    class Thing:
+        pass
+
+    thing = Thing()
+    proxy = weakref.proxy(thing)
+    del thing
+    with pytest.raises(ReferenceError):
+        isinstance(proxy, int)
+    assert any("consumers know" in line for line in report())
 
 
 def test_nothing_is_shown_at_length() -> None:

@@ -1,6 +1,5 @@
 """Processes of PySpark's: what they import, and what is set in them."""
 
-import os
 import socket
 import subprocess
 import sys
@@ -15,7 +14,6 @@ from pyspark.cloudpickle import dumps
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from kafka_async.adapters.spark.connections import connections
-from kafka_async.adapters.spark.daemon import preload
 from kafka_async.adapters.spark.source import KafkaDataSource
 from kafka_async.testing import Cluster, ThreadedCluster
 
@@ -157,11 +155,18 @@ def test_a_worker_of_the_daemon_reads_no_directory_of_an_archive_again(tmp_path:
     assert said_by(code) == "True False"
 
 
+@pytest.mark.brokers
 def test_connections_of_the_process_are_nobodys_but_their_owners() -> None:
-    """A connection that was duplicated would stay open at its server when its owner closes it."""
-    before = sorted(os.listdir("/proc/self/fd"))
-    source = KafkaDataSource({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"})
-    preload()
-    source.reader(source.schema())
-    source.streamReader(source.schema())
-    assert sorted(os.listdir("/proc/self/fd")) == before
+    """A connection that was duplicated would stay open at its server when its owner closes it.
+
+    In a process of its own: others' threads open and close files at any time.
+    """
+    code = (
+        "import os, socket; from kafka_async.adapters.spark.daemon import preload;"
+        "from kafka_async.adapters.spark.source import KafkaDataSource;"
+        "pair = socket.socketpair(); before = sorted(os.listdir('/proc/self/fd'));"
+        "source = KafkaDataSource({'kafka.bootstrap.servers': '127.0.0.1:1', 'subscribe': 't'});"
+        "preload(); source.reader(source.schema()); source.streamReader(source.schema());"
+        "print(sorted(os.listdir('/proc/self/fd')) == before)"
+    )
+    assert said_by(code) == "True"
