@@ -5,11 +5,12 @@ that it is mended and not forgotten. A fast test waits for nobody: if one fails,
 """
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -22,17 +23,46 @@ _CACHE: Final = "tests-that-failed"
 _FILE: Final = "by-tier.json"
 
 
+KILLED: Final = (-signal.SIGKILL, -signal.SIGTERM)
+"""Exit statuses of workers that another process ended: a fault of their own, such as a segmentation fault, has other signals."""
+
+
+def ending(status: int | None) -> str:
+    """Say in words how a process ended that has this exit status, as ``subprocess`` has it."""
+    if status is None or status >= 0:
+        return f"it ended with the status {status}"
+    return f"it was ended by the signal {-status} ({signal.strsignal(-status)})"
+
+
 class Failures:
     """A plugin that keeps which tests failed, and the tier of each, in pytest's cache."""
 
     def __init__(self, config: pytest.Config) -> None:
         cache: pytest.Cache | None = getattr(config, "cache", None)  # ``-p no:cacheprovider`` leaves none
         self._file = None if cache is None else cache.mkdir(_CACHE) / _FILE
+        self._root = config.rootpath
         self._tiers: dict[str, str] = {}
+        self._statuses: dict[str, int | None] = {}
+        """How workers ended that did so in the middle of a test."""
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object) -> None:
+        if error is not None:
+            self._statuses[node.gateway.id] = node.gateway._io.wait()  # execnet shows the process of a worker nowhere else
+
+    @pytest.hookimpl(optionalhook=True, tryfirst=True)
+    def pytest_handlecrashitem(self, crashitem: str, report: Any) -> None:
+        """Say how the worker ended. If another process killed it, as a system short of memory does, its test did not fail."""
+        from .workers import kind_of  # xdist is not needed to run a test
+
+        status = self._statuses.get(report.node.gateway.id)
+        report.longrepr = f"{report.longrepr}: {ending(status)}"
+        if status in KILLED and kind_of(str(self._root / crashitem.partition("::")[0])) != tiers.FAST:
+            report.keywords[tiers.BROKERS] = 1
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
-            # A test that ended its worker has no markers here. It counts as fast, so it is not run again.
+            # A test that ended its worker has no markers. It counts as fast, so it is not run again.
             # Names of folders are keywords too: a fast test of adapters/spark has two tiers among them.
             self._tiers[report.nodeid] = next((tier for tier in tiers.TIERS if tier in report.keywords), tiers.FAST)
 

@@ -1,6 +1,7 @@
 """Which failures of a run are tried once more."""
 
 import json
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -71,3 +72,29 @@ def test_a_run_keeps_which_tests_failed(pytester: pytest.Pytester, workers: tupl
         "test_broker": "brokers",
         "test_setup": "brokers",
     }
+
+
+@pytest.mark.brokers
+@pytest.mark.parametrize(
+    ("number", "waits", "expected"),
+    [("SIGKILL", True, "brokers"), ("SIGSEGV", True, "fast"), ("SIGKILL", False, "fast")],
+    ids=["killed", "crashed", "a fast test"],
+)
+def test_a_test_whose_worker_another_process_killed_is_repeated(
+    pytester: pytest.Pytester, number: str, waits: bool, expected: str
+) -> None:
+    pytester.makeconftest(
+        "from tests.again import Failures\n"
+        "def pytest_configure(config):\n"
+        "    if not hasattr(config, 'workerinput'):\n"
+        "        config.pluginmanager.register(Failures(config))\n"
+    )
+    pytester.makeini("[pytest]\nmarkers =\n    brokers\n")
+    mark = "@pytest.mark.brokers\n" if waits else ""
+    pytester.makepyfile(f"import os, pytest, signal\n{mark}def test_one(): os.kill(os.getpid(), signal.{number})\n")
+
+    result = pytester.runpytest_inprocess("-p", "no:kafka-async", "-p", "no:faulthandler", "-n", "1")
+
+    result.stdout.fnmatch_lines([f"*crashed while running*it was ended by the signal {int(getattr(signal, number))} *"])
+    kept = json.loads((pytester.path / ".pytest_cache" / "d" / "tests-that-failed" / "by-tier.json").read_text())
+    assert list(kept.values()) == [expected]
