@@ -1,13 +1,11 @@
 """The page of the monitor in a real browser: it is live, comes back, loads nothing from elsewhere, and keeps the focus."""
 
 import importlib.util
-import json
-import subprocess
-import sys
-import time
+import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -18,42 +16,27 @@ from kafka_async.testing import Cluster, ThreadedCluster
 
 from .test_monitor import PATIENCE, monitor
 
+CHROMIUM: Final = shutil.which("chromium")
 pytestmark = [
     pytest.mark.brokers,
-    pytest.mark.skipif(importlib.util.find_spec("PyQt6") is None, reason="needs a Chromium: pip install PyQt6-WebEngine"),
+    pytest.mark.skipif(CHROMIUM is None, reason="needs a browser: Debian's package chromium"),
+    pytest.mark.skipif(importlib.util.find_spec("playwright") is None, reason="needs what drives it: pip install playwright"),
 ]
 
 
-class Browser:
-    """A browser without a window."""
-
-    def __init__(self, process: "subprocess.Popen[str]") -> None:
-        self.process = process
-
-    def do(self, **wanted: Any) -> Any:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps(wanted) + "\n")
-        self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())
-
-    def wait_for(self, code: str) -> None:
-        until = time.monotonic() + PATIENCE
-        while not self.do(run=code):
-            assert time.monotonic() < until, (code, self.do(run="document.body.innerText"))
-
-    def text(self, place: str) -> Any:
-        return self.do(run=f"(document.querySelector({json.dumps(place)}) || {{}}).textContent")
-
-
 @contextmanager
-def browser() -> Iterator[Browser]:
-    command = [sys.executable, "-m", "tests.adapters.web.browser"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:  # noqa: S603  # ours
+def browser() -> Iterator[Any]:
+    """Give a page of a browser without a window."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])  # in containers all are root
+        page = chromium.new_page(viewport={"width": 1200, "height": 800})
+        page.set_default_timeout(PATIENCE * 1000)
         try:
-            yield Browser(process)
+            yield page
         finally:
-            process.kill()
+            chromium.close()
 
 
 def begin(cluster: ThreadedCluster, group: str, count: int) -> None:
@@ -65,7 +48,9 @@ def begin(cluster: ThreadedCluster, group: str, count: int) -> None:
         consumer.commit()
 
 
-LIVE = "document.getElementById('connection').textContent.startsWith('Live')"
+def wait_for(page: Any, text: str) -> None:
+    """Wait until the page says of its connection what begins with this text. The page's policy lets nobody evaluate code in it."""
+    page.locator("#connection", has_text=re.compile(f"^{text}")).wait_for()
 
 
 def test_the_page_in_a_browser() -> None:
@@ -73,34 +58,37 @@ def test_the_page_in_a_browser() -> None:
         cluster.topic("orders", 3)
         cluster.produce_many("orders", ["x"] * 300)
 
+    asked: list[str] = []
+    said: list[str] = []
     with ThreadedCluster(Cluster(3)) as cluster, browser() as page:
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
         cluster.call(write).result()
         begin(cluster, "billing", 30)
         with monitor(cluster.bootstrap) as running:
             port, base = running.port, f"http://127.0.0.1:{running.port}/"
             running.wait_for("/ready", lambda status, _: status == 200)
-            assert page.do(load=base) is True
-            page.wait_for(LIVE)
-            assert page.text('tr[data-key="billing"] [data-cell="status"]') == "x STOP"
+            assert page.goto(base).ok
+            wait_for(page, "Live")
+            assert page.text_content('tr[data-key="billing"] [data-cell="status"]') == "x STOP"
 
             # A row appears where it belongs, and what has the focus keeps it.
-            page.do(run="document.querySelector('tr[data-key=\"billing\"] a').focus()")
+            page.focus('tr[data-key="billing"] a')
             begin(cluster, "fresh", 10)
-            page.wait_for("!!document.querySelector('tr[data-key=\"fresh\"]')")
-            assert page.do(run="document.activeElement.textContent") == "billing"
-            assert page.text("#summary") == "2 groups: 2 STOP"
-            page.do(run="document.querySelector('th[data-column=\"group\"] button').click()")
-            rows = "[...document.querySelectorAll('#rows tbody tr')].map(row => row.dataset.key).join(' ')"
-            assert page.do(run=rows) == "fresh billing"
-            assert page.do(run="document.querySelector('th[data-column=\"group\"]').getAttribute('aria-sort')") == "descending"
+            page.wait_for_selector('tr[data-key="fresh"]')
+            assert page.evaluate("document.activeElement.textContent") == "billing"
+            assert page.text_content("#summary") == "2 groups: 2 STOP"
+            page.click('th[data-column="group"] button')
+            assert page.eval_on_selector_all("#rows tbody tr", "rows => rows.map(row => row.dataset.key)") == ["fresh", "billing"]
+            assert page.get_attribute('th[data-column="group"]', "aria-sort") == "descending"
 
         # The server goes, and comes back.
-        page.wait_for("document.getElementById('connection').textContent.startsWith('Not connected since')")
+        wait_for(page, "Not connected since")
         with monitor(cluster.bootstrap, "--port", str(port)):
-            page.wait_for(LIVE)
-            assert page.do(load=f"{base}groups/billing") is True
-            page.wait_for(LIVE)
-            assert page.text('[data-fact="lag"]') == "270"
-            report = page.do(report=True)
-    assert [address for address in report["asked"] if not address.startswith(base)] == []
-    assert report["console"] == []
+            wait_for(page, "Live")
+            assert page.goto(f"{base}groups/billing").ok
+            wait_for(page, "Live")
+            assert page.text_content('[data-fact="lag"]') == "270"
+    assert [address for address in asked if not address.startswith(base)] == []
+    assert [text for text in said if "ERR_CONNECTION_REFUSED" not in text] == [], "but for what a browser says without a server"
