@@ -190,6 +190,7 @@ class PartitionStatistics:
     buffered_bytes: int
     """Bytes fetched for the partition and not read yet."""
     paused: bool
+    """By ``pause``. What ``process`` holds until it is due is in ``ProcessingStatistics.delayed_until``."""
     state: str
     """State of the fetch position, see ``background/positions/subscription.py``."""
     leader: int | None

@@ -7,6 +7,7 @@ import pytest
 
 from kafka_async import ConsumerConfig, KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka_async.application.parts import assemble
+from kafka_async.application.reading.cursor import PauseReason
 from kafka_async.errors import IllegalStateError
 
 TP = TopicPartition("t", 0)
@@ -58,9 +59,22 @@ def test_what_is_not_assigned_has_no_position_and_cannot_be_paused() -> None:
 
 
 def test_a_pause_is_reported_to_whoever_wants_to_know() -> None:
-    parts, told = assemble(config()), list[bool]()
+    parts, told = assemble(config()), list[tuple[PauseReason, bool]]()
     KafkaConsumer[bytes, bytes](parts=parts).assign([TP])
-    parts.assigned.on_pause = lambda: told.append(TP in parts.assigned.paused())
+    parts.unread.on_pause = lambda why: told.append((why, TP in parts.assigned.paused()))
     parts.assigned.pause([TP], paused=True)
     parts.assigned.pause([TP], paused=False)
-    assert told == [True, False]
+    assert told == [(PauseReason.USER, True), (PauseReason.USER, False)]
+
+
+def test_the_program_sees_and_ends_its_own_pauses_only() -> None:
+    parts = assemble(config())
+    consumer = KafkaConsumer[bytes, bytes](parts=parts)
+    consumer.assign([TP])
+    parts.unread.pause([TP], paused=True, why=PauseReason.DELAY)
+    assert consumer.paused() == set()
+    consumer.pause(TP)
+    assert consumer.paused() == {TP}
+    consumer.resume(TP)
+    assert consumer.paused() == set()
+    assert not parts.unread.partitions[TP].is_readable

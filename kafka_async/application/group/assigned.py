@@ -3,13 +3,13 @@
 While the call-back of ``unsubscribe`` runs, only it sees the partitions that are given up.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from ...errors import IllegalStateError
 from ...model import OffsetAndMetadata, TopicPartition
 from ...values import define, field
 from ..arguments import one_partition, partition_set
-from ..reading.cursor import Cursor, PartitionCustody
+from ..reading.cursor import Cursor, PartitionCustody, PauseReason
 from ..reading.unread import Unread
 from .rebalancing import Rebalancing
 
@@ -22,8 +22,6 @@ class AssignedPartitions:
     rebalancing: Rebalancing
     sought: dict[TopicPartition, OffsetAndMetadata] = field(factory=dict, init=False)
     """Where the application has sought to, for ``process`` to look at."""
-    on_pause: Callable[[], None] | None = field(default=None, init=False)
-    """Called when partitions were paused or resumed."""
 
     def _is_given_up(self, cursor: Cursor) -> bool:
         unsubscribing = self.rebalancing.is_unsubscribing and not self.rebalancing.listening.is_inside
@@ -86,8 +84,7 @@ class AssignedPartitions:
     def pause(self, partitions: Collection[TopicPartition], *, paused: bool) -> None:
         """Hand out nothing of these partitions, or go on. Raises ``IllegalStateError`` if one is not assigned."""
         self.unread.pause([self.cursor(partition).partition for partition in partitions], paused=paused)
-        if self.on_pause is not None:
-            self.on_pause()
 
     def paused(self) -> set[TopicPartition]:
-        return {partition for partition, cursor in self.cursors().items() if cursor.paused}
+        """Return what the program has paused. From any thread."""
+        return {partition for partition, cursor in self.cursors().items() if PauseReason.USER in cursor.paused}

@@ -17,7 +17,7 @@ from ...model import ConsumerState, IsolationLevel, PartitionStatistics, Statist
 from ...trace import ROUTINE, Fetched, LoggingListener, StateChanged, TraceEvent
 from ...values import define, field
 from ..inbox import Inbox
-from ..reading.cursor import Cursor
+from ..reading.cursor import Cursor, PauseReason
 from ..reading.unread import Unread
 from .lifecycle import Lifecycle, Phase
 from .metrics import Metrics
@@ -183,7 +183,7 @@ class Observer:
             log_start_offset=marks.log_start_offset if marks is not None and marks.log_start_offset >= 0 else None,
             lag=lag(self.config, cursor, marks),
             buffered_bytes=buffer.unread(partition),
-            paused=cursor.paused,
+            paused=PauseReason.USER in cursor.paused,
             state=seen.state if seen is not None else "assigned",
             leader=seen.leader if seen is not None else None,
             preferred_read_replica=seen.read_replica if seen is not None else None,

@@ -14,6 +14,7 @@ from anyio import create_task_group, move_on_after
 from ...model import TopicPartition
 from ...values import define, field
 from ..parts import Parts
+from ..reading.cursor import PauseReason
 from .feed import Feed
 from .handling import Handling
 from .process_settings import ProcessSettings
@@ -97,8 +98,8 @@ class CommitSettlement:
         self.run.over = True
         self.progress.source.end(points, failed=failed)
 
-    def on_pauses(self) -> None:
-        """Partitions were paused or resumed."""
+    def on_pauses(self, why: PauseReason) -> None:
+        """Partitions were paused or resumed for this reason."""
         self.handling.take_back()
         self.progress.work.suspend(self.progress.source.paused())
         self.feed.bench.wake()

@@ -16,6 +16,7 @@ from ..callbacks import Batch, ConsumerRebalanceListener, settled
 from ..lifecycle.lifecycle import Phase
 from ..lifecycle.ownership import Occupant
 from ..parts import Parts
+from ..reading.cursor import PauseReason
 from .lanes import Lanes
 from .process_settings import ProcessSettings
 from .work import Received, Supply, Work
@@ -38,8 +39,8 @@ class RebalanceFollower(Protocol):
         """The user's call-back of an assignment has returned, and may have sought."""
         ...
 
-    def on_pauses(self) -> None:
-        """Partitions were paused or resumed."""
+    def on_pauses(self, why: PauseReason) -> None:
+        """Partitions were paused or resumed for this reason."""
         ...
 
     async def settle(self) -> None:
@@ -145,7 +146,7 @@ class Source:
         listening = parts.rebalancing.listening
         listening.chain = chained.before
         listening.listen(listening.listener)
-        parts.assigned.on_pause = follower.on_pauses
+        parts.unread.on_pause = follower.on_pauses
         parts.commits.instead = follower.settle
         parts.commits.auto_commit.suspended = True
 
@@ -156,7 +157,7 @@ class Source:
         """
         parts = self.parts
         listening, auto_commit = parts.rebalancing.listening, parts.commits.auto_commit
-        listening.chain = parts.assigned.on_pause = parts.commits.instead = None
+        listening.chain = parts.unread.on_pause = parts.commits.instead = None
         if self.chained is not None:
             listening.listen(self.chained.inner)
         self.chained = None

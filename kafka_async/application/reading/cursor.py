@@ -43,6 +43,16 @@ class PartitionCustody(Enum):
     ASIDE = "an eager rebalance took it away, and may bring it back as it is"
 
 
+class PauseReason(Enum):
+    """Why a partition is paused. Reasons come and go independently: it is read again once it has none."""
+
+    USER = "the program called pause()"
+    DELAY = "its next record is not due yet (``not_before`` of ``process``)"
+
+
+NOT_PAUSED: Final = frozenset[PauseReason]()
+
+
 @define(eq=False)
 class Raw:
     """Records that call-backs have not seen, or have not finished with."""
@@ -128,7 +138,8 @@ class Cursor:
     stamp: int
     """Number of the position that the application gave the partition last: grows with each assignment and seek."""
     custody: PartitionCustody = PartitionCustody.OURS
-    paused: bool = False
+    paused: frozenset[PauseReason] = NOT_PAUSED
+    """Why nothing of it is handed out or fetched. It goes on once the last reason has gone."""
     beginning: Beginning | None = None
     """Where reading began after the assignment or the last seek; records handed out before that do not count for this cursor."""
     taken_to: Standing | None = None

@@ -26,7 +26,19 @@ from ...model import ConsumerRecord, IsolationLevel, OffsetAndMetadata, TopicPar
 from ...records import ColumnBuilder, RecordReader
 from ...values import define, field
 from ..outbox import Outbox
-from .cursor import OTHER_PIECES, Cursor, Failure, Halted, PartitionCustody, Piece, Raw, Refusal, Standing, standing_in
+from .cursor import (
+    OTHER_PIECES,
+    Cursor,
+    Failure,
+    Halted,
+    PartitionCustody,
+    PauseReason,
+    Piece,
+    Raw,
+    Refusal,
+    Standing,
+    standing_in,
+)
 from .iteration import PORTION, HandOut, Portion
 from .turns import READY, TURNS, Taken, Turns
 
@@ -68,6 +80,7 @@ def _undecoded(portion: "Portion[Record]", records: list[Record]) -> list[Record
     return [by_offset.get(record.offset, record) for record in records]
 
 
+_DELAYED: Final = frozenset((PauseReason.DELAY,))
 _OF_A_READ: Final = (CorruptRecordException, UnsupportedCodecError)
 
 
@@ -92,6 +105,8 @@ class Unread:
     _turns: Turns = field(init=False)
     failing: set[TopicPartition] = field(factory=set, init=False)
     """Partitions with a refusal or a failure somewhere ahead; reads check ``failure`` if there are any."""
+    on_pause: Callable[[PauseReason], None] | None = field(default=None, init=False)
+    """Called when partitions were paused or resumed for a reason (for ``process``)."""
     _stamp: int = field(default=0, init=False)
     _left_records: int = field(default=0, init=False)
     """Records handed out of partitions that have left."""
@@ -144,8 +159,10 @@ class Unread:
         self.handout.attend()
 
     def drop_aside(self, *, but_pause: bool = False) -> frozenset[TopicPartition]:
-        """Forget partitions that were set aside: another member may have owned them meanwhile. Return those that were paused."""
-        paused = frozenset(tp for tp, cursor in self.set_aside.items() if cursor.paused)
+        """Forget partitions that were set aside: another member may have owned them meanwhile. Return those that the program had
+        paused.
+        """
+        paused = frozenset(tp for tp, cursor in self.set_aside.items() if PauseReason.USER in cursor.paused)
         for cursor in self.set_aside.values():
             self._leave(cursor)
         self.set_aside.clear()
@@ -157,7 +174,7 @@ class Unread:
             cursor = self.set_aside.get(partition)
             if cursor is not None:
                 self._leave(cursor)
-                self.set_aside[partition] = Cursor(partition, self.next_stamp(), PartitionCustody.ASIDE, paused=cursor.paused)
+                self.set_aside[partition] = Cursor(partition, self.next_stamp(), PartitionCustody.ASIDE, cursor.paused - _DELAYED)
 
     def _forget(self, cursor: Cursor) -> None:
         del self.partitions[cursor.partition]
@@ -192,18 +209,31 @@ class Unread:
                 cursor.custody = PartitionCustody.OURS if wanted(partition.topic) else PartitionCustody.UNSUBSCRIBED
         self.handout.attend()
 
-    def pause(self, partitions: Collection[TopicPartition], *, paused: bool) -> None:
-        """Hand out nothing of these partitions, or go on. What was fetched is kept."""
+    def pause(self, partitions: Collection[TopicPartition], *, paused: bool, why: PauseReason = PauseReason.USER) -> None:
+        """Hand out and fetch nothing of these partitions, or go on if no other reason is left. What was fetched is kept."""
+        changed = set()
         for partition in partitions:
             cursor = self.partitions[partition]
-            if cursor.paused and not paused:
-                self._turns.rejoin(cursor)
-            cursor.paused = paused
-        self.outbox.add((PausePartitions if paused else ResumePartitions)(partitions=frozenset(partitions)))
+            before = cursor.paused
+            cursor.paused = before | {why} if paused else before - {why}
+            if bool(before) is not bool(cursor.paused):
+                changed.add(partition)
+                if before:
+                    self._turns.rejoin(cursor)
+        if changed:
+            self.outbox.add((PausePartitions if paused else ResumePartitions)(partitions=frozenset(changed)))
         self.handout.attend()
+        if self.on_pause is not None:
+            self.on_pause(why)
+
+    def _end_delay(self, cursor: Cursor) -> None:
+        """The position was moved elsewhere: the record that was not due does not come next any more."""
+        if PauseReason.DELAY in cursor.paused and self.partitions.get(cursor.partition) is cursor:
+            self.pause((cursor.partition,), paused=False, why=PauseReason.DELAY)
 
     def move(self, cursor: Cursor, standing: Standing | None) -> None:
         """Put the position elsewhere: unread data is dropped, and whatever is on its way for the old one will be."""
+        self._end_delay(cursor)
         self._drop(cursor)
         cursor.stamp = self.next_stamp()
         cursor.place(standing)
@@ -351,6 +381,8 @@ class Unread:
         while (parcel := self.buffer.next) is not None:
             cursor = self.partitions.get(parcel.partition) or self.set_aside.get(parcel.partition)
             if cursor is not None and cursor.stamp == parcel.stamp:
+                if isinstance(parcel, Repositioned) and self._goes_back(cursor, parcel):
+                    self._end_delay(cursor)
                 if isinstance(parcel, Repositioned) and not cursor.is_of(parcel.topic_id):
                     self._forget_failure(cursor)
                 if not (cursor.parcels and cursor.parcels[-1] is parcel):

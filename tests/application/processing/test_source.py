@@ -8,6 +8,7 @@ import pytest
 
 from kafka_async import ConsumerRebalanceListener, TopicPartition
 from kafka_async.application.processing.source import Chained
+from kafka_async.application.reading.cursor import PauseReason
 from tests.application.support import virtual
 
 TP = frozenset({TopicPartition("t", 0)})
@@ -64,7 +65,7 @@ class Follows:
         assert partitions == TP
         self.heard.append("sought")
 
-    def on_pauses(self) -> None:
+    def on_pauses(self, why: PauseReason) -> None:
         self.heard.append("pauses")
 
     async def settle(self) -> None:

@@ -11,6 +11,7 @@ from kafka_async.application.reading.cursor import (
     Failure,
     Halted,
     PartitionCustody,
+    PauseReason,
     Piece,
     Raw,
     Refusal,
@@ -160,7 +161,7 @@ def test_there_is_more_as_long_as_anything_was_fetched() -> None:
 @pytest.mark.parametrize("custody", list(PartitionCustody))
 def test_only_what_is_ours_and_not_paused_is_readable(custody: PartitionCustody) -> None:
     assert Cursor(TP, 1, custody).is_readable is (custody is PartitionCustody.OURS)
-    assert not Cursor(TP, 1, custody, paused=True).is_readable
+    assert not any(Cursor(TP, 1, custody, frozenset({why})).is_readable for why in PauseReason)
 
 
 def test_what_is_discarded_is_not_handed_out_by_an_iteration_that_has_it() -> None:

@@ -5,14 +5,16 @@ from collections.abc import Callable
 from itertools import count
 from types import FrameType
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 
 from kafka_async import TopicPartition
-from kafka_async.application.reading.cursor import Cursor, PartitionCustody, Raw, Refusal
+from kafka_async.application.reading.cursor import Cursor, PartitionCustody, PauseReason, Raw, Refusal
 from kafka_async.application.reading.iteration import PORTION
 from kafka_async.background.boundary import Repositioned
 from kafka_async.errors import CorruptRecordException, DeserializationError, OffsetOutOfRangeError
+from kafka_async.events import PausePartitions, ResumePartitions
 
 from ..support import offsets
 from .unread_world import A, B, C, World
@@ -51,10 +53,63 @@ def test_only_what_is_asked_for_is_taken() -> None:
 def test_paused_partitions_keep_their_data() -> None:
     world = World(A)
     world.fetched(A, 0, 2)
-    world.entry(A).paused = True
+    world.unread.pause([A], paused=True)
     assert world.take() == {}
-    world.entry(A).paused = False
+    world.unread.pause([A], paused=False)
     assert world.take() == {A: [0, 1]}
+
+
+def test_a_partition_is_read_again_once_it_has_no_reason_for_a_pause_left() -> None:
+    world = World(A)
+    world.fetched(A, 0, 2)
+    world.unread.pause([A], paused=True)
+    world.unread.pause([A], paused=True, why=PauseReason.DELAY)
+    world.unread.pause([A], paused=False)
+    assert world.take() == {}
+    world.unread.pause([A], paused=True)
+    world.unread.pause([A], paused=False, why=PauseReason.DELAY)
+    assert world.take() == {}
+    world.unread.pause([A], paused=False)
+    assert world.take() == {A: [0, 1]}
+    assert [type(event) for event in world.handler.application_events] == [PausePartitions, ResumePartitions]
+
+
+def test_a_move_ends_the_wait_for_the_record_that_came_next() -> None:
+    world = World(A, B)
+    for partition in (A, B):
+        world.fetched(partition, 0, 2)
+    world.unread.pause([A, B], paused=True, why=PauseReason.DELAY)
+    world.unread.pause([B], paused=True)
+    for partition in (A, B):
+        world.unread.move(world.entry(partition), (20, None))
+        world.fetched(partition, 20, 1)
+    assert world.take() == {A: [20]}
+    world.unread.pause([B], paused=False)
+    assert world.take() == {B: [20]}
+
+
+@pytest.mark.parametrize("which", ["another topic of the name", "a log that was cut"])
+def test_what_replaces_the_log_ends_the_wait_for_its_next_record(which: str) -> None:
+    world = World(A)
+    world.entry(A).belong(UUID(int=1))
+    world.fetched(A, 0, 5)
+    assert world.take(5) == {A: [0, 1, 2, 3, 4]}
+    world.unread.pause([A], paused=True, why=PauseReason.DELAY)
+    topic_id = UUID(int=2 if which.startswith("another") else 1)
+    world.buffer.put(Repositioned(partition=A, stamp=world.entry(A).stamp, offset=3, topic_id=topic_id))
+    world.fetched(A, 3, 1)
+    world.unread.receive()
+    assert world.take() == {A: [3]}
+
+
+def test_what_comes_back_after_a_rebalance_waits_for_nothing() -> None:
+    world = World(A, B)
+    world.unread.pause([A, B], paused=True, why=PauseReason.DELAY)
+    world.unread.pause([B], paused=True)
+    world.unread.put_aside([A, B])
+    world.unread.begin_anew_aside([A, B])
+    world.unread.assign([A, B])
+    assert (world.entry(A).is_readable, world.entry(B).paused) == (True, frozenset({PauseReason.USER}))
 
 
 def test_a_move_drops_what_was_fetched_for_the_old_position_and_what_is_on_its_way() -> None:
@@ -309,7 +364,7 @@ def test_a_paused_partition_gives_room_first() -> None:
     for start in range(0, 30, 10):
         world.fetched(A, start, 10)
     world.fetched(C, 0, 30)
-    world.entry(C).paused = True
+    world.unread.pause([C], paused=True)
     world.asks_in_vain(B)
     assert world.refetched == [(C, 0)]
     assert world.take() == {A: list(range(30))}
