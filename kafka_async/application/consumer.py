@@ -362,6 +362,11 @@ class KafkaConsumer(Generic[K, V]):
           less than what ``concurrency`` handlers work on, fewer run.
         - ``keep_done`` (True): store with each commit which records after the committed offset are done as well, so that they are
           not handled again after a restart.
+        - ``not_before`` (None): a function of a record that returns when it may be handled, in milliseconds since the epoch, or
+          ``None``. Until the wall clock shows that time its partition waits: nothing behind the record is handled, and nothing more
+          is fetched of it. Other partitions go on, and so does the membership. A record is at most a second late if the clock is
+          set forward, and never early. ``ProcessingStatistics.delayed_until`` says which partitions wait. If the function raises or
+          returns something else, that is the record's failure, without an attempt. See ``application/DELAYS.md``.
         - ``tracing`` (None): ``kafka_async.adapters.tracing.Tracing()`` makes a span of OpenTelemetry for each attempt, linked to
           the one that wrote the record.
 

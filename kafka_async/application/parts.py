@@ -76,7 +76,7 @@ def assemble(
 ) -> Parts:
     """Make the parts and give each of them those that it talks to."""
     # What talks to brokers takes a third of the import's time. A program that names the class may never make one.
-    from ..network import TcpConnector
+    from ..network import Dated, TcpConnector
     from .lifecycle.runtime import TaskRuntime, ThreadRuntime
     from .lifecycle.starting import Starting
 
@@ -96,7 +96,8 @@ def assemble(
     subscribed = Subscribed()
     unread = Unread(config, buffer, outbox, handout)
     metrics = Metrics()
-    observer = Observer(config, runtime, lifecycle, inbox, unread, metrics)
+    dated = transport_factory if isinstance(transport_factory, Dated) else None
+    observer = Observer(config, runtime, lifecycle, inbox, unread, metrics, dated)
     commits = Commits(unread, runtime, outbox, config.interceptors, observer)
     auto_commit = AutoCommit(config, runtime, unread, commits, Holdings(runtime, unread, handout))
     rebalancing = Rebalancing(unread, inbox, outbox, Listening(runtime), LastCommit(auto_commit, runtime), observer, runtime)

@@ -33,7 +33,17 @@ if TYPE_CHECKING:
     from .reachability import Reachability, unable_to_bootstrap
     from .request import LATE, Channel, UnsentRequest
     from .sasl import AbstractTokenProvider, MskTokenProvider, OidcTokenProvider, authenticators, exposure
-    from .transport import Pushing, PushTransport, Receiver, Seeded, TcpConnector, Transport, TransportFactory, bootstrap_nodes
+    from .transport import (
+        Dated,
+        Pushing,
+        PushTransport,
+        Receiver,
+        Seeded,
+        TcpConnector,
+        Transport,
+        TransportFactory,
+        bootstrap_nodes,
+    )
 else:
     __getattr__ = on_first_use(
         __name__,
@@ -46,7 +56,7 @@ else:
             ".reachability": "Reachability unable_to_bootstrap",
             ".request": "LATE Channel UnsentRequest",
             ".sasl": "AbstractTokenProvider MskTokenProvider OidcTokenProvider authenticators exposure",
-            ".transport": "Pushing PushTransport Receiver Seeded TcpConnector Transport TransportFactory bootstrap_nodes",
+            ".transport": "Dated Pushing PushTransport Receiver Seeded TcpConnector Transport TransportFactory bootstrap_nodes",
         },
     )
 
@@ -62,6 +72,7 @@ __all__ = [
     "ConnectionRunner",
     "ConnectionState",
     "ConnectionStatistics",
+    "Dated",
     "ExponentialBackoff",
     "MskTokenProvider",
     "NetworkClientDelegate",

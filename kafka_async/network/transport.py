@@ -245,6 +245,15 @@ class Seeded(Protocol):
         ...
 
 
+@runtime_checkable
+class Dated(Protocol):
+    """A ``TransportFactory`` of a cluster in the process, whose date goes by the event loop's clock."""
+
+    def date(self) -> float:
+        """Return milliseconds since the epoch."""
+        ...
+
+
 @frozen
 class TcpConnector:
     """The default ``TransportFactory``: TCP, with TLS if there is an ``ssl_context``."""

@@ -95,8 +95,10 @@ DESCRIPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "records-running": "records that are being handled",
         "records-waiting": "records that were received and wait for a handler",
         "records-retrying": "records that wait for their next attempt",
-        "records-held-up": "records that wait for their next attempt, and those behind them in their lanes: they take no room "
-        "from others",
+        "records-delayed": "records that are not due yet (`not_before`), and those behind them in their partitions",
+        "partitions-delayed": "partitions that wait until their next record is due",
+        "records-held-up": "records that wait for their next attempt, those behind them in their lanes, and those that are not "
+        "due: they take no room from others",
         "bytes-held-up": "roughly how many bytes the records held up take",
         "held-up-full": "1 while the records held up have reached their limit of 64 MiB: nothing more of their partitions is read",
         "partitions-far-ahead": "partitions that are read no further, since too much after their oldest unfinished record is done",

@@ -24,6 +24,7 @@ from .metrics import Metrics
 from .otlp import OtlpSource, messages, source_of
 
 if TYPE_CHECKING:
+    from ...network import Dated
     from .runtime import Runtime
 
 LOOK: Final = 1.0
@@ -73,6 +74,8 @@ class Observer:
     inbox: Inbox = field(repr=False)
     unread: Unread = field(repr=False)
     metrics: Metrics = field(repr=False)
+    dated: "Dated | None" = field(default=None, repr=False)
+    """What knows the date while time is virtual."""
     logging: LoggingListener = field(repr=False)
     _look_at: float = field(default=-inf, init=False)
 
@@ -189,6 +192,11 @@ class Observer:
             preferred_read_replica=seen.read_replica if seen is not None else None,
             problem=None if problem is None else str(problem),
         )
+
+    def wall_ms(self) -> float:
+        """Return the wall clock's time, in milliseconds since the epoch."""
+        dated = None if self.runtime.has_system_clock else self.dated
+        return time.time() * 1000 if dated is None else dated.date()
 
     def _wall_ms(self, at: float | None) -> int | None:
         """Return a time of the loop's clock as milliseconds since the epoch."""

@@ -3,6 +3,7 @@
     processing.py  what the caller holds: the tasks, the end
     run_state.py   how far it is, who waits for what happens to it, and where workers rest
     feed.py        records for the workers, read as soon as there is room
+    delaying.py    partitions wait until their next record is due
     statistics.py  its statistics
     handling.py    the workers: calling the handler, and what happens to a record that failed
     contexts.py    a copy of the context variables for each call
@@ -18,6 +19,8 @@ Without a loop, a clock or randomness:
 
     work.py        which records were received, are handled, are done, may be committed
     lanes.py       which record is handled next: order within a lane, fairness between partitions
+    items.py       records on their way, and their partitions
+    delays.py      which records are due
     done.py        one partition: what is done and what may be committed
     encoding.py    what is done beyond the committed offset, as text for the commit's metadata
     capacity.py    how much may be held

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 
 from ...values import define, field
-from .lanes import Item, Pack
+from .items import Item, Pack
 
 Unit = Item | Pack
 

@@ -93,6 +93,16 @@ class PartitionProgress:
         self.unfinished += len(records)
         return number
 
+    def put_off(self, number: int, now: float) -> None:
+        """The record with this number, and those after it, could not be handled before ``now``."""
+        arrivals = self._arrivals
+        place = next(place for place in range(len(arrivals) - 1, -1, -1) if arrivals[place][0] <= number)
+        first, _, epoch = arrivals[place]
+        if first == number:
+            arrivals[place] = (number, now, epoch)
+        else:
+            arrivals.insert(place + 1, (number, now, epoch))
+
     def known(self, offset: int) -> bool:
         """Whether an earlier owner had done the record at ``offset``."""
         recorded = self.recorded

@@ -6,6 +6,7 @@ nothing. Once enough records are done, workers ask for more themselves, and get 
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from math import inf
 from typing import Any, Final, Protocol
 from uuid import UUID
 
@@ -16,6 +17,7 @@ from ...errors import ConsumerStoppedError, DeserializationError, KafkaError
 from ...model import TopicPartition
 from ...trace import Fault
 from ...values import define, field
+from .delaying import Delayer
 from .lanes import Lanes
 from .run_state import Bench, RunState
 from .work import Intake, Supply
@@ -80,6 +82,8 @@ class Feed:
     queue: Inflow
     run: RunState
     bench: Bench = field(repr=False)
+    delayer: Delayer | None = field(default=None, repr=False)
+    """``None``: nothing has to wait until it is due."""
     refill_below: int = field(default=-1, init=False)
     """Workers ask for more once no more records than this take room; -1: a read is at it."""
     _scope: CancelScope | None = field(default=None, init=False, repr=False)
@@ -101,6 +105,13 @@ class Feed:
         finally:
             self._scope = outer
             self.interrupt()
+
+    def look(self, now: float) -> float:
+        """Let go what has become due. Return when to look again."""
+        if self.delayer is None:
+            return inf
+        self.delayer.look(now)
+        return self.delayer.look_at
 
     def refill(self) -> None:
         """There is room: take in at once what was fetched already; if there is nothing, let the read wait for it."""
@@ -131,7 +142,9 @@ class Feed:
         """A read raised: wait a little if it may succeed later, else end with it."""
         if isinstance(error, DeserializationError) and error.record is not None:
             record = error.record
-            self.queue.receive_refused(TopicPartition(record.topic, record.partition), record, error, self.run.clock())
+            now = self.run.clock()
+            self.queue.receive_refused(TopicPartition(record.topic, record.partition), record, error, now)
+            self.look(now)
             self.bench.wake()
         elif isinstance(error, KafkaError) and error.retriable:
             self.run.trace(Fault(now=self.run.clock(), text="a read failed; trying again", error=error))
@@ -161,6 +174,7 @@ class Feed:
         now, queue = self.run.clock(), self.queue
         for partition, received in supply.items():
             queue.receive(partition, received.records, now, received.raw, received.topic_id)
+        look_at = self.look(now)
         self.bench.wake()
-        if queue.lanes.due_at is not None:
+        if queue.lanes.due_at is not None or look_at < inf:
             self.run.change()

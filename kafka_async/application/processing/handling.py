@@ -30,7 +30,8 @@ from .attempts import Unit
 from .contexts import IDLE, Changes, called_in, calls, put, rest_of, set_since
 from .feed import Feed
 from .handler_threads import LOOK, HandlerThreads, Outcome, Stint
-from .lanes import Item, Lanes, Pack, Record
+from .items import Item, Pack, Record
+from .lanes import Lanes
 from .process_settings import ProcessingContext, ProcessSettings, takes_context
 from .retry import Blame, Reject, Skip, blame, check_return, decided
 from .run_state import Bench, RunState

@@ -15,75 +15,13 @@ from collections import deque
 from collections.abc import Hashable, Iterable
 from heapq import heappop, heappush
 from typing import Any, Final
-from uuid import UUID
 
-from ...model import ConsumerRecord
 from ...values import define, field
-from .done import PartitionProgress
-
-Record = ConsumerRecord[Any, Any]
+from .delays import Delays
+from .items import Item, Pack, Part, Record
 
 RECORD_BYTES: Final = 512
 """What a record takes besides its key and its value, roughly."""
-
-
-@define(eq=False)
-class Part:
-    """One partition: which of its records are done and which wait."""
-
-    progress: PartitionProgress
-    lanes: "dict[Hashable, deque[Item] | None]" = field(factory=dict)
-    """Lanes with a record that is ready, handled or waiting to be tried again, and the records after that one."""
-    ready: "deque[Item | Pack]" = field(factory=deque, init=False)
-    live: bool = field(default=True, init=False)
-    """``False`` if it is about to leave, or has left: nothing more of it is handled."""
-    gone: bool = field(default=False, init=False)
-    """It has left, or was sought elsewhere: results of its records no longer count."""
-    running: int = field(default=0, init=False)
-    """Records that are being handled."""
-    topic_id: UUID | None = field(default=None, init=False)
-    """Id of the topic that was assigned: a topic that is created again has another one."""
-    paused: bool = field(default=False, init=False)
-    """Nothing of it is handled for now."""
-    held_up: int = field(default=0, init=False)
-    """Records of it that are ``HeldUp``."""
-    held_up_bytes: int = field(default=0, init=False)
-
-
-@define(eq=False)
-class Item:
-    """One record on its way."""
-
-    part: Part
-    lane: Hashable
-    """``None``: needs no order."""
-    record: Record
-    number: int
-    """In ``part.progress``."""
-    arrived: float
-    attempt: int = 1
-    error: BaseException | None = None
-    """Why the record cannot be handed to a handler: it could not be deserialized, or its lane could not be found."""
-    raw: Record | None = None
-    """The record before deserializers and interceptors; ``None``: the same."""
-    held_up: bool = False
-    """It counts in ``HeldUp``."""
-
-    @property
-    def items(self) -> "list[Item]":
-        return [self]
-
-
-@define(eq=False)
-class Pack:
-    """Records that are handled together."""
-
-    items: list[Item]
-    attempt: int = 1
-
-    @property
-    def arrived(self) -> float:
-        return self.items[0].arrived
 
 
 @define(eq=False)
@@ -145,6 +83,8 @@ class Lanes:
     batch: int = 1
     linger: float = 0.0
     """Seconds for which a batch that is not full waits for more records."""
+    delays: Delays | None = None
+    """The records that are not due yet, which no lane has so far; ``None``: all are due."""
     held_up: HeldUp = field(factory=HeldUp, init=False)
     turns: deque[Part] = field(factory=deque, init=False)
     """Partitions with something ready, in the order of their turns."""
@@ -205,6 +145,24 @@ class Lanes:
             self._linger(item)
         else:
             self._offer(item)
+
+    def receive(self, part: Part, items: list[Item]) -> None:
+        """Put records that were received at the ends of their lanes, or keep them until ``admit`` if they may not be due."""
+        if self.delays is None or not self.delays.keep(part, items):
+            self.add_all(items)
+
+    def admit(self, wall: float, now: float) -> None:
+        """Put records that have become due at the ends of their lanes. ``wall``: milliseconds since the epoch."""
+        if self.delays is None:
+            return
+        for part, items in self.delays.take_due(wall):
+            if items[0].arrived < now:
+                part.progress.put_off(items[0].number, now)
+                for item in items:
+                    item.arrived = now
+            self.held_up.uncount(items)
+            self.add_all(items)
+        self.held_up.count(self.delays.take_fresh())
 
     def take(self) -> Any:  # an Item or a Pack; only batches that are tried again are packs
         """Return what is to be handled next; its lane is closed until ``release``. ``None``: nothing is ready."""
@@ -276,7 +234,7 @@ class Lanes:
             held_up.discard((id(lanes), lane))
         del lanes[lane]
 
-    def _catch_up(self, lanes: "dict[Hashable, deque[Item] | None]", lane: Hashable, behind: deque[Item]) -> None:
+    def _catch_up(self, lanes: dict[Hashable, deque[Item] | None], lane: Hashable, behind: deque[Item]) -> None:
         """A lane that was held up goes on with its next record, if it was; with the last one it has caught up."""
         key = (id(lanes), lane)
         if key in self.held_up.lanes:
@@ -310,6 +268,8 @@ class Lanes:
     def drop(self, part: Part) -> None:
         """Forget a partition's waiting records. Those that are being handled keep their lane until ``release``."""
         self.held_up.leave(part)
+        if self.delays is not None:
+            self.delays.forget(part)
         part.live = False
         if part.ready and not part.paused:
             self.turns.remove(part)

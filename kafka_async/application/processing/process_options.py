@@ -2,6 +2,7 @@
 
 from typing import TypedDict
 
+from .delays import NotBefore
 from .process_settings import OnFailure, Order, Surrounds
 from .retry import Retry
 
@@ -36,5 +37,7 @@ class ProcessOptions(CommonProcessOptions, total=False):
     """Which records are handled one after another. Default: ``"key"``, those of a partition with the same key."""
     on_failure: OnFailure
     """What happens to a record after its last attempt. Default: ``"stop"``."""
+    not_before: NotBefore | None
+    """When a record may be handled, in milliseconds since the epoch. Default: ``None``, at once."""
     keep_done: bool
     """Store with each commit which records after the committed offset are done as well. Default: ``True``."""

@@ -15,6 +15,7 @@ from ...functions import check_plain, check_work
 from ...model import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from ...values import evolve, frozen
 from .capacity import Room
+from .delays import NotBefore
 from .retry import ONCE, Retry
 
 Record = ConsumerRecord[Any, Any]
@@ -99,6 +100,7 @@ class ProcessSettings:
     shared: bool
     """For a share consumer: a record can be released and rejected."""
     tracing: Surrounds | None
+    not_before: NotBefore | None
 
     def around(self, handler: Callable[..., Any], config: ConsumerConfig) -> tuple[Callable[..., Any], "ProcessSettings"]:
         """Return what calls the handler, and the settings with it. Raises what ``tracing`` has against them."""
@@ -135,6 +137,7 @@ def checked(
     max_held_bytes: int = 67_108_864,
     keep_done: bool = True,
     tracing: Surrounds | None = None,
+    not_before: NotBefore | None = None,
     **unknown: Any,
 ) -> ProcessSettings:
     """Return the settings. Raises ``TypeError`` and ``ValueError`` that name what is wrong and what was expected."""
@@ -147,6 +150,8 @@ def checked(
         raise TypeError(f"keep_done={keep_done!r}: expected True or False")
     if tracing is not None and (isinstance(tracing, type) or not callable(getattr(tracing, "around", None))):
         raise TypeError(f"tracing={tracing!r}: expected kafka_async.adapters.tracing.Tracing()")
+    if not_before is not None:
+        check_plain(not_before, "not_before", "a function of a record that returns milliseconds since the epoch, or None")
     if linger_ms and batch is None:
         raise ValueError(f"linger_ms={linger_ms!r}: only batches wait for more records; give batch as well")
     lane_of, one_set = _lanes(order)
@@ -165,13 +170,14 @@ def checked(
         keep_done=keep_done,
         shared=False,
         tracing=tracing,
+        not_before=not_before,
     )
 
 
 def checked_shared(handler: Callable[..., Any], *, on_failure: Reaction = "stop", **options: Any) -> ProcessSettings:
     """As ``checked``, for a share consumer, whose records have no order and no offsets."""
-    for name in options.keys() & OF_OFFSETS:
-        raise TypeError(f"unknown option of process: {name!r}; share groups have no order and no offsets")
+    for name in options.keys() & OF_OFFSETS.keys():
+        raise TypeError(f"unknown option of process: {name!r}; {OF_OFFSETS[name]}")
     settings = checked(handler, order="none", keep_done=False, **options)
     return evolve(settings, on_failure=_reaction(on_failure, shared=True), shared=True)
 
@@ -180,8 +186,12 @@ DEFAULTS: Final = {
     name: each.default for name, each in inspect.signature(checked).parameters.items() if each.kind is each.KEYWORD_ONLY
 }
 """The options, and what each is if it is left out."""
-OF_OFFSETS: Final = frozenset(("order", "keep_done"))
-"""Those that share groups do not have."""
+OF_OFFSETS: Final = {
+    "order": "share groups have no order and no offsets",
+    "keep_done": "share groups have no order and no offsets",
+    "not_before": "the lock of a shared record ends before it is due; a KafkaConsumer can wait for it",
+}
+"""Those that share groups do not have, and why."""
 
 
 def _count(value: Any, name: str) -> int:

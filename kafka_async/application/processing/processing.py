@@ -148,12 +148,15 @@ class Processing:
         progress = self._handling.progress
         ahead = Ahead() if progress is None else progress.ahead()
         oldest, retrying, held_up = work.oldest, work.retrying, work.lanes.held_up
-        running = self._handling.running
+        running, delays = self._handling.running, work.lanes.delays
+        delayed, until = (0, {}) if delays is None else (delays.records, delays.until())
         age = now - oldest[2] if oldest is not None else 0.0
         return ProcessingStatistics(
             running=running,
-            waiting=max(0, work.held - running - retrying),
+            waiting=max(0, work.held - running - retrying - delayed),
             retrying=retrying,
+            delayed=delayed,
+            delayed_until=until,
             held_up=held_up.records,
             held_up_bytes=held_up.bytes,
             full=work.full,
@@ -194,7 +197,7 @@ class Processing:
     async def drain(self) -> None:
         """Read no more until ``resume``, wait until everything that was received is done, retries included, and commit that.
 
-        Records of partitions that are paused (``consumer.pause``) are not waited for.
+        Records of partitions that are paused (``consumer.pause``) are not waited for, nor those that are not due (``not_before``).
         """
         self._run.holding = True
         if not self._run.ending:
@@ -357,9 +360,10 @@ class Processing:
         run, bench, progress = self._run, self._feed.bench, self._handling.progress
         while not run.ended:
             now = run.clock()
+            look_at = self._feed.look(now)
             ready = self._queue.expire(now)
             self._look_for_room(now)
-            due_at = min(self._queue.due_at or inf, self._look_for_stalls(now))
+            due_at = min(self._queue.due_at or inf, self._look_for_stalls(now), look_at)
             if run.halted:
                 self._handling.take_back()
             if self._handling.doubtful:

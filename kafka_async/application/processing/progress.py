@@ -12,7 +12,7 @@ from ...errors import CommitFailedError, ConsumerStoppedError, KafkaError, Offse
 from ...model import OffsetAndMetadata, TopicPartition
 from ...trace import Fault, Notice
 from ...values import define, field
-from .lanes import Item
+from .items import Item
 from .run_state import RunState
 from .source import Source
 from .work import Ahead, Offsets, Work

@@ -15,6 +15,7 @@ from ...model import TopicPartition
 from ...values import define, field
 from ..parts import Parts
 from ..reading.cursor import PauseReason
+from .delaying import Delayer
 from .feed import Feed
 from .handling import Handling
 from .process_settings import ProcessSettings
@@ -102,6 +103,7 @@ class CommitSettlement:
         """Partitions were paused or resumed for this reason."""
         self.handling.take_back()
         self.progress.work.suspend(self.progress.source.paused())
+        self.feed.look(self.run.clock())
         self.feed.bench.wake()
         self.run.change()
 
@@ -182,6 +184,7 @@ class CommitSettlement:
         """Begin nothing more of these partitions."""
         self.handling.take_back()
         self.progress.work.leave(partitions)
+        self.feed.look(self.run.clock())
         self.feed.bench.wake()
 
     def _cancel(self, partitions: frozenset[TopicPartition]) -> None:
@@ -194,7 +197,8 @@ def processing_of(parts: Parts, handler: Callable[..., Any], settings: ProcessSe
     source = Source(parts)
     work = source.work(settings)
     run = RunState(source.clock, parts.observer)
-    feed = Feed(source, work, run, Bench())
+    delayer = None if work.lanes.delays is None else Delayer(work.lanes.delays, work, source)
+    feed = Feed(source, work, run, Bench(), delayer)
     progress = Progress(work, source, run)
     handling = Handling(handler, settings, work, run, feed, progress)
     return Processing(settings, work, run, feed, handling, CommitSettlement(progress, handling, feed, run))

@@ -17,6 +17,7 @@ from ..lifecycle.lifecycle import Phase
 from ..lifecycle.ownership import Occupant
 from ..parts import Parts
 from ..reading.cursor import PauseReason
+from .delays import Delays, Redelivery
 from .lanes import Lanes
 from .process_settings import ProcessSettings
 from .work import Received, Supply, Work
@@ -85,6 +86,7 @@ class Source:
     """One consumer, as far as processing uses it."""
 
     parts: Parts = field(repr=False)
+    redelivery: Redelivery | None = field(default=None, repr=False)
     chained: Chained | None = field(default=None, init=False)
 
     def work(self, settings: ProcessSettings) -> Work:
@@ -92,10 +94,20 @@ class Source:
         return Work(
             settings.lane_of,
             settings.room,
-            Lanes(settings.batch or 1, settings.linger),
+            Lanes(settings.batch or 1, settings.linger, self.delays(settings)),
             one_set_of_lanes=settings.one_set_of_lanes,
             keep_done=settings.keep_done and self.commits,
         )
+
+    def delays(self, settings: ProcessSettings) -> Delays | None:
+        """Return what keeps records until they are due; ``None`` if all are."""
+        if settings.not_before is None and self.redelivery is None:
+            return None
+        return Delays(settings.not_before, self.redelivery)
+
+    def wall(self) -> float:
+        """Return the wall clock's time, in milliseconds since the epoch."""
+        return self.parts.observer.wall_ms()
 
     @property
     def clock(self) -> Callable[[], float]:
@@ -157,6 +169,7 @@ class Source:
         """
         parts = self.parts
         listening, auto_commit = parts.rebalancing.listening, parts.commits.auto_commit
+        self.delay(self.delayed(), delayed=False)
         listening.chain = parts.unread.on_pause = parts.commits.instead = None
         if self.chained is not None:
             listening.listen(self.chained.inner)
@@ -220,6 +233,17 @@ class Source:
     def paused(self) -> Collection[TopicPartition]:
         """Return the partitions that are paused: none of their records is to be handled."""
         return self.parts.assigned.paused()
+
+    def delayed(self) -> Collection[TopicPartition]:
+        """Return the partitions that are paused until their next record is due."""
+        return [tp for tp, cursor in self.parts.unread.partitions.items() if PauseReason.DELAY in cursor.paused]
+
+    def delay(self, partitions: Collection[TopicPartition], *, delayed: bool) -> None:
+        """Pause partitions until their next record is due, or let them go on. Those that have left are ignored."""
+        unread = self.parts.unread
+        unread.pause([tp for tp in partitions if tp in unread.partitions], paused=delayed, why=PauseReason.DELAY)
+        if not delayed:
+            self.parts.runtime.wake_application()
 
     def is_missing(self, topic: str) -> bool:
         """Whether the cluster does not know this topic of the assignment any more: nobody will read its records again."""

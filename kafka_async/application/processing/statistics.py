@@ -1,7 +1,9 @@
 """One snapshot of what processing does."""
 
+from collections.abc import Mapping
 from typing import Final
 
+from ...model import TopicPartition
 from ...values import frozen
 
 PROCESSING: Final = "consumer-processing-metrics"
@@ -15,11 +17,15 @@ class ProcessingStatistics:
     running: int
     """Being handled now."""
     waiting: int
-    """Received, and neither running nor waiting for a retry."""
+    """Received, due, and neither running nor waiting for a retry."""
     retrying: int
     """Waiting for their next attempt now."""
+    delayed: int
+    """Received, and not due yet (``not_before``) or behind such a record of their partition, now."""
+    delayed_until: Mapping[TopicPartition, int]
+    """The partitions that wait until their next record is due, each with that time, in milliseconds since the epoch."""
     held_up: int
-    """Those, and the records behind them in their lanes, now. They take no room from other records."""
+    """``retrying``, the records behind those in their lanes, and ``delayed``. They take no room from other records."""
     held_up_bytes: int
     """What they take, about."""
     full: bool
@@ -54,6 +60,8 @@ class ProcessingStatistics:
             "records-running": self.running,
             "records-waiting": self.waiting,
             "records-retrying": self.retrying,
+            "records-delayed": self.delayed,
+            "partitions-delayed": len(self.delayed_until),
             "records-held-up": self.held_up,
             "bytes-held-up": self.held_up_bytes,
             "held-up-full": float(self.full),
@@ -77,6 +85,8 @@ NOTHING: Final = ProcessingStatistics(
     running=0,
     waiting=0,
     retrying=0,
+    delayed=0,
+    delayed_until={},
     held_up=0,
     held_up_bytes=0,
     full=False,

@@ -20,7 +20,8 @@ from .attempts import LaterAttempts, Unit
 from .capacity import Room, room
 from .done import LONG_SPAN, MOST_AHEAD, PartitionProgress
 from .encoding import decode, encode
-from .lanes import Item, Lanes, Pack, Part
+from .items import Item, Pack, Part
+from .lanes import Lanes
 from .process_settings import key_of, partition_of
 
 Record = ConsumerRecord[Any, Any]
@@ -156,8 +157,15 @@ class Work:
 
     @property
     def suspended(self) -> int:
-        """Records of paused partitions that are not being handled."""
-        return sum(part.progress.unfinished - part.running for part in self.parts.values() if part.paused)
+        """Records that are not being handled because their partitions are paused, or they are not due."""
+        paused = sum(part.progress.unfinished - part.running for part in self.parts.values() if part.paused)
+        delays = self.lanes.delays
+        return paused if delays is None else paused + sum(delays.count(part) for part in delays.parts if not part.paused)
+
+    @property
+    def delayed(self) -> int:
+        """Records that are not due."""
+        return 0 if self.lanes.delays is None else self.lanes.delays.records
 
     def leave(self, partitions: Iterable[TopicPartition]) -> None:
         """Begin nothing more of these partitions, which are about to leave. Running handlers may still end in time."""
@@ -226,7 +234,7 @@ class Work:
                 item.raw = undecoded
         if progress.recorded is not None:
             items = self._unknown(progress, items)
-        self.lanes.add_all(items)
+        self.lanes.receive(part, items)
         if progress.span >= LONG_SPAN:
             self._long.add(partition)
 
@@ -274,7 +282,7 @@ class Work:
         lane: Hashable = None
         if self.lane_of is not None and not self.one_set_of_lanes:
             lane = self.lane_of(record)
-        self.lanes.add(Item(part, lane, record, number, now, 1, error))
+        self.lanes.receive(part, [Item(part, lane, record, number, now, 1, error)])
 
     def _part_for(self, partition: TopicPartition, offset: int, topic_id: UUID | None = None) -> Part:
         part = self.parts.get(partition)
@@ -285,8 +293,18 @@ class Work:
             return part
         # Sought back, truncated or created again: the records that come now are not those received before.
         # Handlers that still run for those keep their lanes, or a key would be handled twice at once.
+        return self._begin_anew(part, topic_id or part.topic_id)
+
+    def _begin_anew(self, part: Part, topic_id: UUID | None) -> Part:
+        partition = part.progress.partition
         self.forget((partition,))
-        return self._begin(partition, PartitionProgress(partition), topic_id or part.topic_id, part.lanes)
+        return self._begin(partition, PartitionProgress(partition), topic_id, part.lanes)
+
+    def go_elsewhere(self, partition: TopicPartition) -> None:
+        """The position was moved elsewhere while records were not due: they do not come next any more."""
+        part, delays = self.parts.get(partition), self.lanes.delays
+        if part is not None and delays is not None and delays.count(part):
+            self._begin_anew(part, None)
 
     @property
     def load(self) -> int:
@@ -534,11 +552,16 @@ class Work:
     def oldest(self) -> tuple[TopicPartition, int, float] | None:
         """Partition and offset of the record that has been unfinished the longest, and when it was received.
 
-        Records of paused partitions are meant to wait.
+        Records of paused partitions are meant to wait, and so are those that are not due.
         """
-        parts = tuple((tp, part.progress) for tp, part in tuple(self.parts.items()) if not part.paused)
-        found = ((tp, progress.oldest) for tp, progress in parts if progress.unfinished)
+        parts = tuple((tp, part) for tp, part in tuple(self.parts.items()) if not part.paused)
+        found = ((tp, self._oldest_of(part)) for tp, part in parts if part.progress.unfinished)
         return min(((tp, *oldest) for tp, oldest in found if oldest is not None), key=lambda entry: entry[2], default=None)
+
+    def _oldest_of(self, part: Part) -> tuple[int, float] | None:
+        oldest, delays = part.progress.oldest, self.lanes.delays
+        delayed = None if delays is None else delays.first(part)
+        return None if oldest is None or (delayed is not None and delayed.record.offset <= oldest[0]) else oldest
 
     @property
     def open_lanes(self) -> int:

@@ -106,7 +106,9 @@ class Unread:
     failing: set[TopicPartition] = field(factory=set, init=False)
     """Partitions with a refusal or a failure somewhere ahead; reads check ``failure`` if there are any."""
     on_pause: Callable[[PauseReason], None] | None = field(default=None, init=False)
-    """Called when partitions were paused or resumed for a reason (for ``process``)."""
+    """Called when the program has paused or resumed partitions, and when a delay has ended because a position was moved (for
+    ``process``).
+    """
     _stamp: int = field(default=0, init=False)
     _left_records: int = field(default=0, init=False)
     """Records handed out of partitions that have left."""
@@ -223,13 +225,15 @@ class Unread:
         if changed:
             self.outbox.add((PausePartitions if paused else ResumePartitions)(partitions=frozenset(changed)))
         self.handout.attend()
-        if self.on_pause is not None:
+        if self.on_pause is not None and why is PauseReason.USER:
             self.on_pause(why)
 
     def _end_delay(self, cursor: Cursor) -> None:
         """The position was moved elsewhere: the record that was not due does not come next any more."""
         if PauseReason.DELAY in cursor.paused and self.partitions.get(cursor.partition) is cursor:
             self.pause((cursor.partition,), paused=False, why=PauseReason.DELAY)
+            if self.on_pause is not None:
+                self.on_pause(PauseReason.DELAY)
 
     def move(self, cursor: Cursor, standing: Standing | None) -> None:
         """Put the position elsewhere: unread data is dropped, and whatever is on its way for the old one will be."""

@@ -13,7 +13,8 @@ from ...values import define, field
 from ..processing.attempts import LaterAttempts, Unit
 from ..processing.capacity import Room, room
 from ..processing.done import PartitionProgress
-from ..processing.lanes import Item, Lanes, Pack, Part, size_of
+from ..processing.items import Item, Pack, Part
+from ..processing.lanes import Lanes, size_of
 from ..processing.work import MOST_HELD_UP, Fate, Intake, step_of
 from .record import ShareRecord
 

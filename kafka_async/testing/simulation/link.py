@@ -415,6 +415,11 @@ class FakeNetwork:
         """Return what is random in the next client: other numbers for each, and the same for the same seed (``network.Seeded``)."""
         return None if self.random is None else Random(self.random.getrandbits(64))  # noqa: S311 - repeatable on purpose
 
+    def date(self) -> float:
+        """Return the cluster's date in milliseconds since the epoch (``network.Dated``)."""
+        clock = self.network.changes.clock
+        return (clock.began or 0) + clock.now() * 1000
+
     def live(self, node_id: int | None = None) -> list[PushLine | PullLine]:
         """Return the connections that neither side has closed."""
         return [t for t in self.transports if not t.closed and not t.is_over and node_id in (None, t.node_id)]

@@ -1,6 +1,8 @@
 """One partition: what is done and what may be committed."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafka_async import OffsetAndMetadata
 from kafka_async.application.processing.done import MOST_AHEAD, MOST_SPAN, PartitionProgress
@@ -166,3 +168,18 @@ def test_the_oldest_is_the_first_that_is_not_done() -> None:
     for number in range(4):
         progress.mark(number)
     assert progress.oldest == (4, 2.0)
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=5), st.data())
+def test_a_record_that_was_put_off_has_been_unfinished_since_then(counts: list[int], data: st.DataObject) -> None:
+    progress, since = PartitionProgress(TP), list[float]()
+    for count in counts:
+        progress.receive(records(range(len(since), len(since) + count)), float(len(since)))
+        since += [float(len(since))] * count
+    for number in sorted(data.draw(st.lists(st.integers(0, len(since) - 1), unique=True))):
+        progress.put_off(number, 1_000.0 + number)
+        begun = since[number]
+        since[number:] = [1_000.0 + number if other == begun else other for other in since[number:]]
+    for number in range(len(since)):
+        assert progress.oldest == (number, since[number])
+        progress.mark(number)

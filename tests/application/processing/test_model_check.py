@@ -21,7 +21,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from kafka_async import OffsetAndMetadata, Retry, TopicPartition
 from kafka_async.application.processing.attempts import Unit
 from kafka_async.application.processing.encoding import decode
-from kafka_async.application.processing.lanes import Item, Lanes, Pack
+from kafka_async.application.processing.items import Item, Pack
+from kafka_async.application.processing.lanes import Lanes
 from kafka_async.application.processing.process_settings import key_of, partition_of
 from kafka_async.application.processing.work import Work
 from kafka_async.model import ConsumerRecord

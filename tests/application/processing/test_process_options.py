@@ -13,7 +13,7 @@ from kafka_async.application.processing.process_settings import DEFAULTS, OF_OFF
 from kafka_async.application.processing.retry import ONCE
 from kafka_async.application.share.options import ShareProcessOptions
 
-OF_SHARED = DEFAULTS.keys() - OF_OFFSETS
+OF_SHARED = DEFAULTS.keys() - OF_OFFSETS.keys()
 """The options that share groups have."""
 
 
@@ -49,8 +49,8 @@ def test_an_unknown_option_is_refused_with_the_one_that_may_be_meant(consumer: A
 
 @pytest.mark.parametrize("consumer", [ShareConsumer, kafka_async.sync.ShareConsumer])
 @pytest.mark.parametrize("name", sorted(OF_OFFSETS))
-def test_share_groups_have_no_order_and_no_offsets(consumer: Any, name: str) -> None:
+def test_share_groups_have_no_order_no_offsets_and_no_delays(consumer: Any, name: str) -> None:
     made = consumer("t", bootstrap_servers="nowhere:1", group_id="workers")
-    with pytest.raises(TypeError, match=f"'{name}'; share groups have no order"):
+    with pytest.raises(TypeError, match=f"'{name}'; {OF_OFFSETS[name]}"):
         made.processing(print, **{name: DEFAULTS[name]})
     assert made.processing(print, on_failure="release")

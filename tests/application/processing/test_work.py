@@ -11,7 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from kafka_async import OffsetAndMetadata, TopicPartition
 from kafka_async.application.processing.encoding import decode, encode
-from kafka_async.application.processing.lanes import RECORD_BYTES, Item, Pack
+from kafka_async.application.processing.items import Item, Pack
+from kafka_async.application.processing.lanes import RECORD_BYTES
 from kafka_async.application.processing.work import MOST_HELD_UP, Work
 from tests.effort import examples
 
