@@ -466,6 +466,40 @@ cdef tuple column(Node* node):
     return node.rows, node.nulls, valid, data, block(&node.ends), within
 
 
+cdef class Values:
+    """The values of a ``pyarrow.BinaryArray``: its buffers, the place of its first value in them, and how many there are."""
+
+    cdef Py_buffer views[3]
+    cdef int held
+    cdef const uint8_t* data
+    cdef const int32_t* ends
+    cdef const uint8_t* bitmap
+    cdef int64_t start
+    cdef int64_t count
+
+    def __cinit__(self, data, offsets, validity, int64_t start, int64_t count):
+        self.start, self.count = start, count
+        for each in (data, offsets, validity):
+            if each is not None:
+                PyObject_GetBuffer(each, &self.views[self.held], PyBUF_SIMPLE)
+                self.held += 1
+        self.data, self.ends = <const uint8_t*>self.views[0].buf, <const int32_t*>self.views[1].buf
+        self.bitmap = <const uint8_t*>self.views[2].buf if validity is not None else NULL
+
+    def __dealloc__(self):
+        cdef int i
+        for i in range(self.held):
+            PyBuffer_Release(&self.views[i])
+
+    cdef inline bint is_null(self, int64_t at) noexcept nogil:
+        at += self.start
+        return self.bitmap != NULL and not (self.bitmap[at >> 3] >> (at & 7)) & 1
+
+    cdef inline const uint8_t* begin(self, int64_t at) noexcept nogil:
+        """Return where a value begins, and the one before it ends."""
+        return self.data + self.ends[self.start + at]
+
+
 cdef class Reader:
     """Reads one batch of values."""
 
@@ -477,36 +511,21 @@ cdef class Reader:
     def __dealloc__(self):
         dispose(self.root)
 
-    def read(self, data, offsets, validity, Py_ssize_t start, Py_ssize_t count, Py_ssize_t frame):
-        """Read values, each of which has ``frame`` bytes in front of its record. Return the places of those that are bad.
-
-        The others are the buffers of a ``pyarrow.BinaryArray``, and the place of its first value in them. Only once.
-        """
-        cdef Py_buffer views[3]
-        cdef int held = 0
+    def read(self, Values values, Py_ssize_t frame):
+        """Read values, each of which has ``frame`` bytes in front of its record. Return the places of those that are bad. Only once."""
         cdef int failed = 0
         cdef int64_t at
         cdef int i
         cdef Cursor cursor
         cdef Grown bad
-        cdef const uint8_t* bitmap = NULL
-        cdef const uint8_t* bytes_
-        cdef const int32_t* ends
         memset(&bad, 0, sizeof(bad))
         try:
-            for each in (data, offsets, validity):
-                if each is not None:
-                    PyObject_GetBuffer(each, &views[held], PyBUF_SIMPLE)
-                    held += 1
-            bytes_, ends = <const uint8_t*>views[0].buf, <const int32_t*>views[1].buf
-            if held == 3:
-                bitmap = <const uint8_t*>views[2].buf
             with nogil:
-                for at in range(count):
-                    if bitmap != NULL and not (bitmap[(start + at) >> 3] >> ((start + at) & 7)) & 1:
+                for at in range(values.count):
+                    if values.is_null(at):
                         failed = self.nothing()
                     else:
-                        cursor.at, cursor.end = bytes_ + ends[start + at] + frame, bytes_ + ends[start + at + 1]
+                        cursor.at, cursor.end = values.begin(at) + frame, values.begin(at + 1)
                         failed = BAD
                         if cursor.at <= cursor.end:
                             failed = nested(self.root, &cursor)
@@ -523,8 +542,6 @@ cdef class Reader:
             return [(<int64_t*>bad.data)[at] for at in range(bad.used // 8)]
         finally:
             free(bad.data)
-            for i in range(held):
-                PyBuffer_Release(&views[i])
 
     cdef int nothing(self) noexcept nogil:
         cdef int i
@@ -539,33 +556,21 @@ cdef class Reader:
         return [column(self.root.children[i]) for i in range(self.root.count)]
 
 
-def frames(data, offsets, validity, Py_ssize_t start, Py_ssize_t count):
+def frames(Values values):
     """Return a number in eight bytes for each value: that in its frame, -1 if it has none, -2 for null."""
-    cdef Py_buffer views[3]
-    cdef int held = 0
     cdef int64_t at
     cdef int64_t number
-    cdef int i
     cdef Grown found
-    cdef const uint8_t* bitmap = NULL
     cdef const uint8_t* value
-    cdef const int32_t* ends
     memset(&found, 0, sizeof(found))
     try:
-        for each in (data, offsets, validity):
-            if each is not None:
-                PyObject_GetBuffer(each, &views[held], PyBUF_SIMPLE)
-                held += 1
-        ends = <const int32_t*>views[1].buf
-        if held == 3:
-            bitmap = <const uint8_t*>views[2].buf
-        if reserve(&found, 8 * count):
+        if reserve(&found, 8 * values.count):
             raise MemoryError
-        for at in range(count):
-            value = <const uint8_t*>views[0].buf + ends[start + at]
-            if bitmap != NULL and not (bitmap[(start + at) >> 3] >> ((start + at) & 7)) & 1:
+        for at in range(values.count):
+            value = values.begin(at)
+            if values.is_null(at):
                 number = -2
-            elif ends[start + at + 1] - ends[start + at] < 5 or value[0]:
+            elif values.begin(at + 1) - value < 5 or value[0]:
                 number = -1
             else:
                 number = <uint32_t>value[1] << 24 | <uint32_t>value[2] << 16 | <uint32_t>value[3] << 8 | value[4]
@@ -573,5 +578,3 @@ def frames(data, offsets, validity, Py_ssize_t start, Py_ssize_t count):
         return block(&found)
     finally:
         free(found.data)
-        for i in range(held):
-            PyBuffer_Release(&views[i])

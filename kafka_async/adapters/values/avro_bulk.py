@@ -272,7 +272,7 @@ def _described(
 
 def frames(values: Any) -> Any:
     """Return the number in the frame of each value of a ``pyarrow.BinaryArray``; -1 if it has none, null for null."""
-    found = plain_array(pa.int64(), len(values), _avro_bulk.frames(*_buffers(values), values.offset, len(values)))
+    found = plain_array(pa.int64(), len(values), _avro_bulk.frames(_within(values)))
     if not values.null_count:
         return found
     import pyarrow.compute as pc
@@ -280,9 +280,10 @@ def frames(values: Any) -> Any:
     return pc.if_else(values.is_valid(), found, array_of(pa.int64(), [None])[0])
 
 
-def _buffers(values: Any) -> tuple[Any, Any, Any]:
+def _within(values: Any) -> "_avro_bulk.Values":
     validity, ends, data = values.buffers()
-    return data if data is not None else b"", ends, validity if values.null_count else None
+    there = validity if values.null_count else None
+    return _avro_bulk.Values(data if data is not None else b"", ends, there, values.offset, len(values))
 
 
 def read(how: Program, values: Any, frame: int, columns: Fields) -> tuple[list[Any], list[int]]:
@@ -291,7 +292,7 @@ def read(how: Program, values: Any, frame: int, columns: Fields) -> tuple[list[A
     ``frame``: bytes in front of each record. ``columns``: names and the types that ``avro_schema.Types`` builds.
     """
     reader = _avro_bulk.Reader(how.described)
-    bad = reader.read(*_buffers(values), values.offset, len(values), frame)
+    bad = reader.read(_within(values), frame)
     parts, there = reader.columns(), None
     arrays = []
     for name, kind in columns:
