@@ -166,7 +166,9 @@ class RecordFailed:
     attempt: int
     error: BaseException
     outcome: str
-    """``"tried again in 0.5 s"``, ``"released"``, ``"skipped"``, ``"dead letter"`` or ``STOP``."""
+    """``"tried again in 0.5 s"``, ``"tried again in 60 s through TOPIC"``, ``"released"``, ``"skipped"``,
+    ``"dead letter"`` or ``STOP``.
+    """
     final: bool
     """The record counts as done, though no handler returned for it."""
 

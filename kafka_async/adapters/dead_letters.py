@@ -10,25 +10,13 @@ A record that was written but not confirmed is written again, so there may be tw
 ``kafka-async deadletters`` shows them, and writes those that were mended back to their topics.
 """
 
-import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
-import anyio
-from anyio import CapacityLimiter, to_thread
-from anyio.lowlevel import RunVar
-
-from ..errors import KafkaError, for_code, one_line
+from ..errors import one_line
 from ..lazy import public_name
-from ..model import ConsumerRecord, at_offset
-from ..trace import Fault, LoggingListener, Recovered
-from ..values import define, field
-
-Record = ConsumerRecord[Any, Any]
-Headers = list[tuple[str, bytes | None]]
-Send = Callable[[str, bytes | None, bytes | None, Headers], Awaitable[object]]
-"""Sends key and value to a topic."""
+from ..model import at_offset
+from .publishing import Headers, Publisher, Record, check_bytes, is_too_large, traced
 
 TOPIC: Final = "dead-letter-topic"
 PARTITION: Final = "dead-letter-partition"
@@ -43,13 +31,6 @@ ATTEMPTS: Final = "dead-letter-attempts"
 GROUP: Final = "dead-letter-group"
 LEFT_OUT: Final = "dead-letter-value-left-out"
 """Bytes of the value, if it was too large to be written."""
-
-BETWEEN: Final = 1.0
-"""Seconds between two tries."""
-POLL: Final = 0.1
-"""Seconds for which a thread waits for librdkafka's delivery reports at a time."""
-_TOO_LARGE: Final = (10, 18)
-"""``MESSAGE_TOO_LARGE`` and ``RECORD_LIST_TOO_LARGE``, which producers raise by themselves too."""
 
 
 class DeadLetters:
@@ -80,75 +61,28 @@ class DeadLetters:
     ) -> None:
         if not callable(topic) and not (isinstance(topic, str) and topic):
             raise TypeError(f"topic={topic!r}: expected the name of a topic or a function of a record")
-        if isinstance(patience_ms, bool) or not isinstance(patience_ms, (int, float)) or not patience_ms >= 0:
-            raise ValueError(f"patience_ms={patience_ms!r}: expected milliseconds, 0 or more")
-        self._send = _sender(producer)
+        self._publisher = Publisher(producer, "dead letter", group=group, patience_ms=patience_ms)
         self._topic = topic
         self._group = group
-        self._patience = patience_ms / 1000
-        self._log = LoggingListener(group_id=group)
-        self._failing: dict[object, str] = {}
-        """The topic of each write that is tried again. While there is one, others that succeed do not end the outage: it may be a
-        letter that is too large."""
 
     async def __call__(self, record: Record, error: BaseException, attempts: int) -> None:
         """Write the record; return when the cluster has it. Raises what the last try raised."""
         topic = self._topic(record) if callable(self._topic) else self._topic
         if not isinstance(topic, str):
             raise TypeError(f"topic: the function returned {topic!r}; expected the name of a topic")
-        headers = [*_continued(record.headers), *reasons(record, error, attempts, self._group)]
-        for name, data in (("key", record.key), ("value", record.value)):
-            if data is not None and not isinstance(data, bytes):
-                raise TypeError(f"{name} of the record is {type(data).__name__}, not bytes: give this to process() as it is")
-        write = object()
-        try:
-            await self._write_in_full_or_part(write, topic, record, headers)
-        finally:
-            self._failing.pop(write, None)
-        if topic not in self._failing.values():
-            self._log(Recovered(now=anyio.current_time(), outage=_outage(topic)))
-
-    async def _write_in_full_or_part(self, write: object, topic: str, record: Record, headers: Headers) -> None:
-        try:
-            await self._write(write, topic, record.key, record.value, headers)
-        except Exception as error:
-            if not (_is_too_large(error) and record.value):
-                raise
-            where = at_offset(record.topic, record.partition, record.offset)
-            text = f"the dead letter of {where} is too large for {topic}; written without its value of {len(record.value)} bytes"
-            self._log(Fault(now=anyio.current_time(), text=text, error=error))
-            headers = [*headers, (LEFT_OUT, str(len(record.value)).encode())]
-            # Not null: in a compacted topic that would delete an earlier letter.
-            await self._write(write, topic, record.key, b"", headers)
-
-    async def _write(self, write: object, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> None:
-        until = anyio.current_time() + self._patience
-        while True:
+        headers = [*traced(record.headers), *reasons(record, error, attempts, self._group)]
+        check_bytes(record)
+        with self._publisher.writing(topic) as write:
             try:
-                await self._send(topic, key, value, headers)
-            except (TypeError, ValueError):  # the producer does not take such data, now or later
-                raise
-            except Exception as error:  # of either library: whether a later try is in vain is not known here
-                now = anyio.current_time()
-                if now + BETWEEN > until or _is_too_large(error):
+                await write(record.key, record.value, headers)
+            except Exception as refused:
+                if not (is_too_large(refused) and record.value):
                     raise
-                self._failing[write] = topic
-                text = f"a dead letter cannot be written to {topic}; trying again"
-                self._log(Fault(now=now, text=text, error=error, outage=_outage(topic)))
-                await anyio.sleep(BETWEEN)
-            else:
-                return
-
-
-def _continued(headers: Sequence[tuple[str, bytes | None]]) -> Sequence[tuple[str, bytes | None]]:
-    """Return headers that name the span of the last attempt, if the program traces: then it has imported what can tell."""
-    tracing = sys.modules.get(f"{__package__}.tracing")
-    made: Sequence[tuple[str, bytes | None]] = headers if tracing is None else tracing.continued(headers)
-    return made
-
-
-def _outage(topic: str) -> str:
-    return f"dead letters to {topic}"
+                where, size = at_offset(record.topic, record.partition, record.offset), len(record.value)
+                text = f"the dead letter of {where} is too large for {topic}; written without its value of {size} bytes"
+                self._publisher.warn(text, refused)
+                # Not null: in a compacted topic that would delete an earlier letter.
+                await write(record.key, b"", [*headers, (LEFT_OUT, str(size).encode())])
 
 
 def reasons(record: Record, error: BaseException, attempts: int, group: str | None = None) -> Headers:
@@ -164,71 +98,3 @@ def reasons(record: Record, error: BaseException, attempts: int, group: str | No
         **({GROUP: group} if group is not None else {}),
     }
     return [(name, str(text).encode(errors="backslashreplace")) for name, text in texts.items()]
-
-
-def _sender(producer: Any) -> Send:
-    """Return a function that sends through a producer. Raises ``TypeError`` for an unknown one."""
-    if callable(getattr(producer, "send_and_wait", None)):
-        return partial(_send_with_aiokafka, producer)
-    # librdkafka's own producer, which sends headers, is inside the asyncio one, which does not.
-    plain = getattr(producer, "_producer", producer)
-    if callable(getattr(plain, "produce", None)) and callable(getattr(plain, "poll", None)):
-        return _Confluent(plain)
-    raise TypeError(f"producer={producer!r}: expected aiokafka's AIOKafkaProducer, confluent-kafka's AIOProducer or Producer")
-
-
-async def _send_with_aiokafka(producer: Any, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> None:
-    await producer.send_and_wait(topic, value=value, key=key, headers=headers)
-
-
-@define(eq=False)
-class _Polling:
-    """Who waits for delivery reports on one event loop."""
-
-    limiter: CapacityLimiter = field(factory=partial(CapacityLimiter, 1))
-    """Not the default one: its few threads are for the rest of the program, such as the plain endpoints of a web framework."""
-    polled: anyio.Event = field(factory=anyio.Event)
-    """Set when the poll that is under way has ended."""
-    under_way: bool = False
-
-
-class _Confluent:
-    """Sends through a ``confluent_kafka.Producer``. Its delivery reports come to whoever polls: one thread, for all letters."""
-
-    def __init__(self, producer: Any) -> None:
-        self._producer = producer
-        self._polling = RunVar[_Polling]("kafka_async dead letters")
-
-    async def __call__(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> None:
-        reports: list[Any] = []  # filled by whichever thread polls
-        self._producer.produce(
-            topic, value=value, key=key, headers=list(headers), on_delivery=lambda error, _: reports.append(error)
-        )
-        while not reports:
-            await self._poll()
-        if (error := reports[0]) is not None:
-            text = f"the dead letter was not delivered to {topic}: {error}"
-            raise for_code(error.code(), text) if error.code() > 0 else KafkaError(text)
-
-    async def _poll(self) -> None:
-        polling = self._polling.get(None)
-        if polling is None:
-            polling = _Polling()
-            self._polling.set(polling)
-        if polling.under_way:
-            await polling.polled.wait()
-            return
-        polling.under_way = True
-        try:
-            await to_thread.run_sync(self._producer.poll, POLL, limiter=polling.limiter)
-        finally:
-            polling.under_way = False
-            polled, polling.polled = polling.polled, anyio.Event()
-            polled.set()
-
-
-def _is_too_large(error: Exception) -> bool:
-    code = getattr(error, "errno", None)
-    if code is None and error.args and callable(getattr(error.args[0], "code", None)):  # a KafkaException of confluent-kafka
-        code = error.args[0].code()
-    return code in _TOO_LARGE

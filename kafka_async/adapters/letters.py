@@ -13,7 +13,8 @@ from typing import Final, Self
 from attrs import frozen
 
 from ..model import TopicPartition
-from .dead_letters import ATTEMPTS, EXCEPTION, GROUP, LEFT_OUT, OFFSET, PARTITION, REASON, TIMESTAMP, TOPIC, Headers, Record
+from .dead_letters import ATTEMPTS, EXCEPTION, GROUP, LEFT_OUT, OFFSET, PARTITION, REASON, TIMESTAMP, TOPIC
+from .publishing import Headers, Record
 
 REDRIVES: Final = "dead-letter-redrives"
 """How many times a record was written back to its topic. It stays with the record, and so with its next letter."""

@@ -29,6 +29,8 @@ GRACE: Final = 0.5
 """Seconds that a caller waits past a call's deadline for the background to report why it was missed."""
 _TRY_AGAIN: Final = 0.1
 """Seconds between two requests about a topic that does not exist yet."""
+_NEWLY_MADE: Final = 1.0
+"""Seconds in which a new topic may still be unknown to a broker."""
 NOTHING_YET: Final = BackgroundSnapshot(
     cluster_id=None,
     brokers=(),
@@ -110,6 +112,21 @@ class BackgroundCalls(Generic[E]):
         found: ClusterDescription = await self.ask(lambda call: TopicMetadata(call=call, topics=topics))
         self.inbox.looked_up.update(found.topics)
         return found
+
+    async def check_topics(self, topics: frozenset[str], use: str) -> None:
+        """Raise ``UnknownTopicOrPartitionError`` if one does not exist, also after a moment: brokers learn of new ones one by one.
+
+        ``use``: what the topics are for. None of them is created.
+        """
+        until = self.runtime.clock() + _NEWLY_MADE
+        while True:
+            known = (await self.describe(topics)).topics
+            missing = sorted(name for name in topics if name not in known or not known[name].partitions)
+            if not missing:
+                return
+            if self.runtime.clock() >= until:
+                raise UnknownTopicOrPartitionError(f"topics that {use} do not exist; create them first: {', '.join(missing)}")
+            await self.runtime.signal.wait(self.runtime.signal.ticket(), _TRY_AGAIN)
 
     async def find_topics(self, topics: frozenset[str], deadline: float) -> None:
         """Wait for the cluster, and until each of ``topics`` exists; the broker may create it.

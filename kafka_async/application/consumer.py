@@ -350,7 +350,8 @@ class KafkaConsumer(Generic[K, V]):
         - ``on_failure`` ("stop"): after the last attempt ``"stop"``, ``"skip"``, or ``async def (record, error, attempts)``, after
           which the record counts as done. A record that cannot be deserialized is passed to it without an attempt, with its bytes.
           A callable with the attribute ``raw_records = True`` gets every record with the bytes of its key and value, from before
-          deserializers; ``kafka_async.adapters.dead_letters.DeadLetters`` is one.
+          deserializers; ``kafka_async.adapters.dead_letters.DeadLetters`` is one, ``kafka_async.adapters.retry_topics.RetryTopics``
+          another, which has the record handled again later.
         - ``timeout_ms`` (None): of one attempt; one that takes longer is cancelled once, and fails when it ends. If it goes on for
           as long again (at least a second), it is cancelled again. A thread cannot be ended, only left behind: its result does not
           count, and if twice as many threads as ``concurrency`` are at work, no handler starts until one ends.

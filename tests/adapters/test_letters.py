@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from kafka_async import ConsumerRecord
-from kafka_async.adapters.dead_letters import LEFT_OUT, Headers, reasons
+from kafka_async.adapters.dead_letters import LEFT_OUT, reasons
 from kafka_async.adapters.letters import REDRIVES, DeadLetter, headers_back
+from kafka_async.adapters.publishing import Headers
 
 OWN: Headers = [("trace", b"\xff"), ("trace", None)]
 

@@ -16,7 +16,7 @@ from attrs import frozen
 from ...config import ConsumerConfig
 from ...errors import KafkaError
 from ...network.tls import tls_context
-from ..dead_letters import Headers
+from ..publishing import Headers
 from .launch import refuse
 
 LARGEST: Final = 64 << 20

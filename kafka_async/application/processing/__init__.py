@@ -21,6 +21,7 @@ Without a loop, a clock or randomness:
     lanes.py       which record is handled next: order within a lane, fairness between partitions
     items.py       records on their way, and their partitions
     delays.py      which records are due
+    redelivery.py  records that come again from another topic
     done.py        one partition: what is done and what may be committed
     encoding.py    what is done beyond the committed offset, as text for the commit's metadata
     capacity.py    how much may be held

@@ -11,39 +11,20 @@ with the next look, and none is let go before the clock shows its time, however 
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from math import inf
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from ...functions import returned
 from ...model import TopicPartition
 from ...values import define, field
 from .items import Item, Part, Record
+from .redelivery import Redelivery
 
 NotBefore = Callable[[Record], float | None]
 
 YEAR_10000: Final = 253_402_300_800_000
 """Milliseconds since the epoch. A time from there on was given in another unit."""
-
-
-class Redelivery(Protocol):
-    """Topics whose records come to be handled again later, such as those of ``kafka_async.adapters.retry_topics.RetryTopics``."""
-
-    def serves(self, topic: str) -> bool:
-        """Return whether this is one of the topics."""
-        ...
-
-    def not_before(self, record: Record) -> float | None:
-        """Return when a record of theirs is due, in milliseconds since the epoch; ``None``: at once."""
-        ...
-
-    def attempts_before(self, record: Record) -> int:
-        """Return how many attempts a record of theirs has had."""
-        ...
-
-    def missing(self, subscribed: Iterable[str]) -> tuple[Sequence[str], Sequence[str]]:
-        """Return the topics that records of ``subscribed`` are written to, and those of them that are not subscribed."""
-        ...
 
 
 @define(eq=False)

@@ -33,6 +33,7 @@ from .handler_threads import LOOK, HandlerThreads, Outcome, Stint
 from .items import Item, Pack, Record
 from .lanes import Lanes
 from .process_settings import ProcessingContext, ProcessSettings, takes_context
+from .redelivery import Redelivered
 from .retry import Blame, Reject, Skip, blame, check_return, decided
 from .run_state import Bench, RunState
 from .tasks import Running, Tasks
@@ -139,6 +140,7 @@ class HandlerCounts:
     failures: int = 0
     skipped: int = 0
     dead_letters: int = 0
+    redelivered: int = 0
     seconds_in_queue: float = 0.0
     seconds_in_handlers: float = 0.0
     late_threads: deque[None] = field(factory=deque)
@@ -731,11 +733,12 @@ class Handling:
         if isinstance(reaction, str):
             self._skipped(slot, unit, error, Fate.REFUSED)
             return
+        results = []
         for item in unit.items:
             try:
                 record = item.raw if item.raw is not None and getattr(reaction, "raw_records", False) else item.record
                 # Its own copy: a thread that was given up may still be in the other one.
-                await called_in(slot.inside.copy(), self._react, unit, reaction, record, item.error or error)
+                results.append(await called_in(slot.inside.copy(), self._react, unit, reaction, record, item.error or error))
             except BaseException as other:
                 if isinstance(other, get_cancelled_exc_class()) and self._is_ended(slot):
                     self.queue.interrupted(unit, self.run.clock())
@@ -744,21 +747,26 @@ class Handling:
                     self.queue.interrupted(unit, self.run.clock())
                     self._fail(other)
                     return
-                other.__context__ = error
+                if other is not error:
+                    other.__context__ = error
                 self._stop(slot, unit, other)
                 return
-        self.counts.dead_letters += len(unit.items)
-        self._report(slot, unit.items, unit.attempt, error, "dead letter", final=True)
-        self.queue.gave_up(unit, Fate.REFUSED, self.run.clock())
+        again = [isinstance(result, Redelivered) for result in results]
+        self.counts.redelivered += sum(again)
+        self.counts.dead_letters += len(again) - sum(again)
+        for item, result in zip(unit.items, results, strict=True):
+            outcome = result.outcome if isinstance(result, Redelivered) else "dead letter"
+            self._report(slot, [item], unit.attempt, error, outcome, final=outcome == "dead letter")
+        self.queue.gave_up(unit, Fate.DONE if all(again) else Fate.REFUSED, self.run.clock())
 
-    async def _react(self, unit: Unit, reaction: Callable[..., Any], record: Record, error: BaseException) -> None:
+    async def _react(self, unit: Unit, reaction: Callable[..., Any], record: Record, error: BaseException) -> Any:
         if is_async(reaction):
             result = await reaction(record, error, unit.attempt)
         else:
             result = await self._on_thread(lambda: unit, "on_failure", reaction, record, error, unit.attempt)
             if isawaitable(result):
                 result = await result
-        returned(result, "on_failure")
+        return returned(result, "on_failure")
 
     def _skipped(self, slot: Slot, unit: Unit, error: BaseException, fate: Fate) -> None:
         self.counts.skipped += len(unit.items)

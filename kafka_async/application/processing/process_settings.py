@@ -16,6 +16,7 @@ from ...model import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from ...values import evolve, frozen
 from .capacity import Room
 from .delays import NotBefore
+from .redelivery import ForGroups, Redelivery
 from .retry import ONCE, Retry
 
 Record = ConsumerRecord[Any, Any]
@@ -115,6 +116,16 @@ class ProcessSettings:
             client_id=config.client_id,
         )
         return handler, evolve(self, on_failure=reaction)
+
+    def for_group(self, config: ConsumerConfig, wall: Callable[[], float]) -> tuple["ProcessSettings", Redelivery | None]:
+        """Return the settings for a consumer's group, and the topics that they write records to, to be read again.
+
+        Raises what ``on_failure`` has against the group.
+        """
+        if isinstance(self.on_failure, str) or not isinstance(self.on_failure, ForGroups):
+            return self, None
+        redelivery = self.on_failure.for_group(config.group_id, wall)
+        return evolve(self, on_failure=redelivery), redelivery
 
     @property
     def room(self) -> Room:

@@ -42,6 +42,17 @@ class Progress:
     def ahead(self) -> Ahead:
         return Ahead(self.work.far_ahead, self.work.open_lanes, self.work.done_ahead)
 
+    async def check_redelivery(self) -> None:
+        """Raise ``UnknownTopicOrPartitionError`` if a topic that records are written to does not exist; log what is unusual."""
+        source, run = self.source, self.run
+        wanted = await source.redelivery_topics()
+        if not wanted:
+            return
+        run.trace(Notice(now=run.clock(), text="a record that is written to a retry topic loses its place in the order"))
+        if unread := sorted(frozenset(wanted) - frozenset(source.subscription())):
+            text = f"records are written to topics that this consumer does not read: {', '.join(unread)}"
+            run.trace(Fault(now=run.clock(), text=text))
+
     # --- partitions that come --------------------------------------------------------------------------------------------------
 
     async def take_over(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, OffsetAndMetadata | None]:

@@ -64,6 +64,7 @@ class CommitSettlement:
         source = self.progress.source
         source.begin(self, processing)
         try:
+            await self.progress.check_redelivery()
             await self.progress.take_over(source.assignment())
             await self.progress.go_on_where_sought(tuple(source.assignment()))
         except BaseException:
@@ -193,8 +194,9 @@ class CommitSettlement:
 
 def processing_of(parts: Parts, handler: Callable[..., Any], settings: ProcessSettings) -> Processing:
     """Put together what processes the records of a consumer."""
-    handler, settings = settings.around(handler, parts.config)
     source = Source(parts)
+    settings, source.redelivery = settings.for_group(parts.config, source.wall)
+    handler, settings = settings.around(handler, parts.config)
     work = source.work(settings)
     run = RunState(source.clock, parts.observer)
     delayer = None if work.lanes.delays is None else Delayer(work.lanes.delays, work, source)

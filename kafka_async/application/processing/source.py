@@ -17,9 +17,10 @@ from ..lifecycle.lifecycle import Phase
 from ..lifecycle.ownership import Occupant
 from ..parts import Parts
 from ..reading.cursor import PauseReason
-from .delays import Delays, Redelivery
+from .delays import Delays
 from .lanes import Lanes
 from .process_settings import ProcessSettings
+from .redelivery import WRITTEN_TO, Redelivery
 from .work import Received, Supply, Work
 
 SHORTEST_INTERVAL: Final = 0.1
@@ -293,6 +294,22 @@ class Source:
             raise
         except KafkaError as error:
             return {}, error
+
+    def subscription(self) -> Collection[str]:
+        """Return the topics that are read."""
+        subscribed, inbox = self.parts.subscribed, self.parts.inbox
+        inbox.sort()
+        names = subscribed.names(inbox.cluster, self.parts.unread)
+        return names or {tp.topic for tp in self.parts.unread.partitions}
+
+    async def redelivery_topics(self) -> Collection[str]:
+        """Return the topics that records which failed are written to. Raises ``UnknownTopicOrPartitionError`` if one is missing."""
+        if self.redelivery is None:
+            return ()
+        wanted = frozenset(self.redelivery.topics(self.subscription()))
+        if wanted:
+            await self.parts.calls.check_topics(wanted, WRITTEN_TO)
+        return wanted
 
     async def topic_ids(self, topics: Collection[str]) -> Mapping[str, UUID | None]:
         """Return the ids of topics; ``None`` for those for which the brokers know none."""

@@ -49,6 +49,8 @@ class ProcessingStatistics:
     failures: int
     skipped: int
     dead_letters: int
+    redelivered: int
+    """Written to another topic, to be handled again later."""
     late_results: int
     """Whose handler ended after its partition had left, or after its timeout."""
     seconds_in_queue: float
@@ -75,6 +77,7 @@ class ProcessingStatistics:
             "failure-total": self.failures,
             "skipped-total": self.skipped,
             "dead-letter-total": self.dead_letters,
+            "redelivered-total": self.redelivered,
             "late-result-total": self.late_results,
             "queue-time-total": self.seconds_in_queue * 1000,
             "handler-time-total": self.seconds_in_handlers * 1000,
@@ -101,6 +104,7 @@ NOTHING: Final = ProcessingStatistics(
     failures=0,
     skipped=0,
     dead_letters=0,
+    redelivered=0,
     late_results=0,
     seconds_in_queue=0.0,
     seconds_in_handlers=0.0,

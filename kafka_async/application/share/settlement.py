@@ -4,12 +4,12 @@ There are no positions, no commits and no rebalances: locked records stay ours w
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from math import inf
 from typing import Any, Final
 
 from ...background.share.orders import FALL, Flush, in_time
-from ...errors import KafkaError
+from ...errors import KafkaConfigurationError, KafkaError
 from ...trace import Fault
 from ...values import define, field
 from ..lifecycle.lifecycle import Phase
@@ -18,6 +18,7 @@ from ..processing.handling import Handling
 from ..processing.lanes import Lanes
 from ..processing.process_settings import ProcessSettings
 from ..processing.processing import Processing
+from ..processing.redelivery import WRITTEN_TO, Redelivery
 from ..processing.retry import exponential
 from ..processing.run_state import Bench, RunState
 from .parts import ShareParts
@@ -55,6 +56,7 @@ class LockSettlement:
     handling: Handling = field(repr=False)
     feed: Feed = field(repr=False)
     run: RunState = field(repr=False)
+    redelivery: Redelivery | None = field(default=None, repr=False)
     look_at: float = field(default=0.0, init=False)
     """When reads end at the latest, to look at the pace of the handlers."""
     _paced: tuple[int, float] = field(default=(0, 0.0), init=False)
@@ -83,6 +85,7 @@ class LockSettlement:
         """Register the call-backs for lost locks, and block other reads."""
         parts = self.parts
         parts.guard.check_readable()
+        await self._check_redelivery(parts.exchange.topics)
         parts.reader.take_over()
         parts.guard.occupant = processing
         parts.custody.on_lost = self._lost
@@ -91,6 +94,15 @@ class LockSettlement:
         self.source.on_read = self._attend
         self._pace()
         self.look()
+
+    async def _check_redelivery(self, topics: Collection[str]) -> None:
+        """Raise ``KafkaConfigurationError`` if records would not wait until they are due, and as ``check_topics`` does."""
+        if self.redelivery is None:
+            return
+        if early := sorted(filter(self.redelivery.serves, topics)):
+            text = "a share group does not wait until a record is due; read retry topics with a KafkaConsumer"
+            raise KafkaConfigurationError(f"{text}: {', '.join(early)}")
+        await self.parts.calls.check_topics(frozenset(self.redelivery.topics(topics)), WRITTEN_TO)
 
     def look(self) -> None:
         """Have the next reads end in time to look at the pace again."""
@@ -197,6 +209,7 @@ class LockSettlement:
 
 def processing_of_shared(parts: ShareParts, handler: Callable[..., Any], settings: ProcessSettings) -> Processing:
     """Put together what processes the records of a share consumer."""
+    settings, redelivery = settings.for_group(parts.config, lambda: time.time() * 1000)
     handler, settings = settings.around(handler, parts.config)
     runtime = parts.runtime
     clock = time.monotonic if runtime.has_system_clock else runtime.clock  # the same, without two calls in between
@@ -205,4 +218,4 @@ def processing_of_shared(parts: ShareParts, handler: Callable[..., Any], setting
     source = ShareSource(parts, work, run)
     feed = Feed(source, work, run, Bench())
     handling = Handling(handler, settings, work, run, feed, None)
-    return Processing(settings, work, run, feed, handling, LockSettlement(parts, work, source, handling, feed, run))
+    return Processing(settings, work, run, feed, handling, LockSettlement(parts, work, source, handling, feed, run, redelivery))

@@ -141,8 +141,8 @@ class _Retries:
     def attempts_before(self, found: Record) -> int:
         return 2
 
-    def missing(self, subscribed: Any) -> Any:
-        return (), ()
+    def topics(self, topics: Any) -> list[str]:
+        return ["t"]
 
 
 def test_topics_of_redelivery_have_their_times_and_attempts_and_no_others() -> None:

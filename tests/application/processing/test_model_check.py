@@ -4,6 +4,7 @@
 - After a crash, and after partitions moved to another member, each record that the committed state does not call done comes again,
   and what it calls done was done.
 - The successful starts of a lane are in order, and a lane runs one at a time.
+- No record is handled before it is due, nor behind one of its partition that is not.
 - As many records are held as were received and not done. Those that a later attempt holds up are among them, and are not handled.
 """
 
@@ -20,6 +21,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 from kafka_async import OffsetAndMetadata, Retry, TopicPartition
 from kafka_async.application.processing.attempts import Unit
+from kafka_async.application.processing.delays import Delays
 from kafka_async.application.processing.encoding import decode
 from kafka_async.application.processing.items import Item, Pack
 from kafka_async.application.processing.lanes import Lanes
@@ -39,8 +41,9 @@ partitions = st.sampled_from(PARTITIONS)
 class Member:
     """One process: what it has received and does."""
 
-    def __init__(self, order: str, batch: int, *, keep_done: bool) -> None:
-        self.work = Work(ORDERS[order], 200, Lanes(batch), order == "callable", keep_done)
+    def __init__(self, order: str, batch: int, *, keep_done: bool, delayed: bool) -> None:
+        self.delays = Delays(lambda record: record.timestamp) if delayed else None
+        self.work = Work(ORDERS[order], 200, Lanes(batch, 0.0, self.delays), order == "callable", keep_done)
         self.batch = batch
         self.next: dict[TopicPartition, int] = {}
         """What it reads next."""
@@ -52,17 +55,19 @@ class Processing(RuleBasedStateMachine):
 
     running = Bundle("running")
 
-    @initialize(order=st.sampled_from(sorted(ORDERS)), batch=st.sampled_from([1, 1, 3]), keep_done=st.booleans())
-    def begin(self, order: str, batch: int, keep_done: bool) -> None:
-        self.order, self.batch, self.keep_done = order, batch, keep_done
+    @initialize(
+        order=st.sampled_from(sorted(ORDERS)), batch=st.sampled_from([1, 1, 3]), keep_done=st.booleans(), delayed=st.booleans()
+    )
+    def begin(self, order: str, batch: int, keep_done: bool, delayed: bool) -> None:
+        self.order, self.batch, self.keep_done, self.delayed = order, batch, keep_done, delayed
         self.log: dict[TopicPartition, list[ConsumerRecord[Any, Any]]] = defaultdict(list)
         self.ends: dict[TopicPartition, int] = defaultdict(int)
         self.committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self.done: set[tuple[TopicPartition, int]] = set()
         self.successes: dict[Hashable, list[tuple[TopicPartition, int]]] = defaultdict(list)
-        self.now = 0.0
+        self.now = self.wall = 0.0
         self.leaving: set[TopicPartition] = set()
-        self.member = Member(order, batch, keep_done=keep_done)
+        self.member = Member(order, batch, keep_done=keep_done, delayed=delayed)
         for partition in PARTITIONS:
             self.produce(partition, [None, b"a", b"b", b"a", b"c", b"b"], 2)
             self.assign(partition)
@@ -73,13 +78,14 @@ class Processing(RuleBasedStateMachine):
         partition=partitions,
         keys=st.lists(st.sampled_from([None, b"a", b"b", b"c"]), min_size=1, max_size=8),
         gap=st.integers(0, 3),
+        due=st.integers(0, 10),
     )
-    def produce(self, partition: TopicPartition, keys: list[bytes | None], gap: int) -> None:
-        """Write records, with a gap behind them (control records, compaction)."""
+    def produce(self, partition: TopicPartition, keys: list[bytes | None], gap: int, due: int = 0) -> None:
+        """Write records, with a gap behind them (control records, compaction). ``due``: when, if they are delayed."""
         for key in keys:
             offset = self.ends[partition]
             self.log[partition].append(
-                ConsumerRecord(partition.topic, partition.partition, offset, 0, 0, key, offset, (), None, 1, 1, 3)
+                ConsumerRecord(partition.topic, partition.partition, offset, due, 0, key, offset, (), None, 1, 1, 3)
             )
             self.ends[partition] += 1
         self.ends[partition] += gap
@@ -103,6 +109,7 @@ class Processing(RuleBasedStateMachine):
         records = [record for record in self.log[partition] if record.offset >= start][: min(most, intake.limit)]
         if records:
             work.receive(partition, records, self.now)
+            self.admit()
             after = [record.offset for record in self.log[partition] if record.offset > records[-1].offset]
             self.member.next[partition] = after[0] if after else self.ends[partition]
         elif not any(record.offset >= start for record in self.log[partition]):
@@ -145,6 +152,9 @@ class Processing(RuleBasedStateMachine):
         assert unit.items
         if self.order != "none" and len(unit.items) > 1:
             assert len(lanes) == 1 or all(item.lane is None for item in unit.items)
+        for item in unit.items:
+            delayed = None if self.member.delays is None else self.member.delays.first(item.part)
+            assert delayed is None or item.record.offset < delayed.record.offset
         for lane in lanes:
             self.member.busy[lane] += 1
             assert self.member.busy[lane] == 1, "a lane runs one at a time"
@@ -205,7 +215,23 @@ class Processing(RuleBasedStateMachine):
     @rule(seconds=st.floats(0, 2))
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
+        self.wall += seconds
+        self.admit()
         self.member.work.expire(self.now)
+
+    @rule(jump=st.integers(-10, 10))
+    def set_the_clock(self, jump: int) -> None:
+        """The wall clock jumps."""
+        self.wall += jump
+        self.admit()
+
+    def admit(self) -> None:
+        delays = self.member.delays
+        waited = [] if delays is None else [(part, first) for part in delays.parts if (first := delays.first(part)) is not None]
+        self.member.work.lanes.admit(self.wall, self.now)
+        for part, first in waited:
+            assert delays is not None
+            assert (delays.first(part) is first) is (first.record.timestamp > self.wall)
 
     # --- commits, rebalances, crashes ------------------------------------------------------------------------------------
 
@@ -259,13 +285,14 @@ class Processing(RuleBasedStateMachine):
 
     def crash(self) -> None:
         """All that is not committed is forgotten; handlers of the dead process never end for the new one."""
-        self.member = Member(self.order, self.batch, keep_done=self.keep_done)
+        self.member = Member(self.order, self.batch, keep_done=self.keep_done, delayed=self.delayed)
         self.leaving.clear()
 
     @rule(partition=partitions)
     def seek_back(self, partition: TopicPartition) -> None:
         """Go back to what is committed. (Seeking past what is not done would be the user's wish to leave it out.)"""
         if partition in self.member.next and partition not in self.leaving:
+            self.member.work.go_elsewhere(partition)
             self.member.next[partition] = self.committed[partition].offset if partition in self.committed else 0
 
     # --- what must hold ----------------------------------------------------------------------------------------------------
@@ -296,7 +323,8 @@ class Processing(RuleBasedStateMachine):
             assert held_up.records == sum(part.held_up for part in work.parts.values())
             assert held_up.bytes == sum(part.held_up_bytes for part in work.parts.values())
             assert all(0 <= part.held_up <= part.progress.unfinished - part.running for part in work.parts.values())
-            assert work.retrying <= held_up.records <= work.held
+            assert work.retrying + work.delayed <= held_up.records <= work.held
+            assert work.suspended == work.delayed  # nothing is paused here
             assert work.running == len([lane for lane, count in self.member.busy.items() if count]) or self.batch > 1
 
     def teardown(self) -> None:
@@ -304,6 +332,7 @@ class Processing(RuleBasedStateMachine):
         if not hasattr(self, "member"):
             return
         self.crash()
+        self.wall = 100.0
         for partition in PARTITIONS:
             self.assign(partition)
         for _ in range(10_000):

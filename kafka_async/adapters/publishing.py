@@ -1,0 +1,173 @@
+"""Records that are written through another library's producer, and tried again for a while if that fails.
+
+The caller starts and closes the producer. Must never return before the cluster has the record: it counts as done then.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from sys import modules
+from typing import Any, Final
+
+import anyio
+from anyio import CapacityLimiter, to_thread
+from anyio.lowlevel import RunVar
+
+from ..errors import KafkaError, for_code
+from ..model import ConsumerRecord
+from ..trace import Fault, LoggingListener, Recovered
+from ..values import define, field
+
+Record = ConsumerRecord[Any, Any]
+Headers = list[tuple[str, bytes | None]]
+Send = Callable[[str, bytes | None, bytes | None, Headers], Awaitable[object]]
+"""Sends key and value to a topic."""
+Write = Callable[[bytes | None, bytes | None, Headers], Awaitable[None]]
+"""Writes key and value; returns when the cluster has them."""
+
+BETWEEN: Final = 1.0
+"""Seconds between two tries."""
+POLL: Final = 0.1
+"""Seconds for which a thread waits for librdkafka's delivery reports at a time."""
+_TOO_LARGE: Final = (10, 18)
+"""``MESSAGE_TOO_LARGE`` and ``RECORD_LIST_TOO_LARGE``, which producers raise by themselves too."""
+
+
+class Publisher:
+    """Writes records of one kind, such as dead letters.
+
+    ``patience_ms``: for how long a write that fails is tried again, each with the producer's own timeout; then its error is raised.
+    A producer that does not take such data fails at once, and so does a record that is too large. While writes to a topic fail, the
+    log has one WARNING, and an INFO when they succeed again. Raises ``TypeError`` and ``ValueError`` for bad arguments.
+    """
+
+    def __init__(self, producer: Any, kind: str, *, group: str | None, patience_ms: float) -> None:
+        if isinstance(patience_ms, bool) or not isinstance(patience_ms, (int, float)) or not patience_ms >= 0:
+            raise ValueError(f"patience_ms={patience_ms!r}: expected milliseconds, 0 or more")
+        self._send = _sender(producer, kind)
+        self._kind = kind
+        self._patience = patience_ms / 1000
+        self._log = LoggingListener(group_id=group)
+        self._failing: dict[object, str] = {}
+        """The topic of each write that is tried again. While there is one, others that succeed do not end the outage: it may be a
+        record that is too large."""
+
+    @contextmanager
+    def writing(self, topic: str) -> Iterator[Write]:
+        """Return what writes one record to ``topic``, perhaps after another try in another form. If it is left well, it was."""
+        write = object()
+        try:
+            yield partial(self._write, write, topic)
+        finally:
+            self._failing.pop(write, None)
+        if topic not in self._failing.values():
+            self._log(Recovered(now=anyio.current_time(), outage=self._outage(topic)))
+
+    def warn(self, text: str, error: Exception) -> None:
+        """Say in the log what became of a record."""
+        self._log(Fault(now=anyio.current_time(), text=text, error=error))
+
+    async def _write(self, write: object, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> None:
+        until = anyio.current_time() + self._patience
+        while True:
+            try:
+                await self._send(topic, key, value, headers)
+            except (TypeError, ValueError):  # the producer does not take such data, now or later
+                raise
+            except Exception as error:  # of either library: whether a later try is in vain is not known here
+                now = anyio.current_time()
+                if now + BETWEEN > until or is_too_large(error):
+                    raise
+                self._failing[write] = topic
+                text = f"a {self._kind} cannot be written to {topic}; trying again"
+                self._log(Fault(now=now, text=text, error=error, outage=self._outage(topic)))
+                await anyio.sleep(BETWEEN)
+            else:
+                return
+
+    def _outage(self, topic: str) -> str:
+        return f"{self._kind}s to {topic}"
+
+
+def check_bytes(record: Record) -> None:
+    """Raise ``TypeError`` unless key and value are what the log has."""
+    for name, data in (("key", record.key), ("value", record.value)):
+        if data is not None and not isinstance(data, bytes):
+            raise TypeError(f"{name} of the record is {type(data).__name__}, not bytes: give this to process() as it is")
+
+
+def traced(headers: Sequence[tuple[str, bytes | None]]) -> Sequence[tuple[str, bytes | None]]:
+    """Return headers that name the span of the last attempt, if the program traces: then it has imported what can tell."""
+    tracing = modules.get(f"{__package__}.tracing")
+    made: Sequence[tuple[str, bytes | None]] = headers if tracing is None else tracing.continued(headers)
+    return made
+
+
+def is_too_large(error: Exception) -> bool:
+    """Whether a producer or a broker says that the record is too large."""
+    code = getattr(error, "errno", None)
+    if code is None and error.args and callable(getattr(error.args[0], "code", None)):  # a KafkaException of confluent-kafka
+        code = error.args[0].code()
+    return code in _TOO_LARGE
+
+
+def _sender(producer: Any, kind: str) -> Send:
+    """Return a function that sends through a producer. Raises ``TypeError`` for an unknown one."""
+    if callable(getattr(producer, "send_and_wait", None)):
+        return partial(_send_with_aiokafka, producer)
+    # librdkafka's own producer, which sends headers, is inside the asyncio one, which does not.
+    plain = getattr(producer, "_producer", producer)
+    if callable(getattr(plain, "produce", None)) and callable(getattr(plain, "poll", None)):
+        return _Confluent(plain, kind)
+    raise TypeError(f"producer={producer!r}: expected aiokafka's AIOKafkaProducer, confluent-kafka's AIOProducer or Producer")
+
+
+async def _send_with_aiokafka(producer: Any, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> None:
+    await producer.send_and_wait(topic, value=value, key=key, headers=headers)
+
+
+@define(eq=False)
+class _Polling:
+    """Who waits for delivery reports on one event loop."""
+
+    limiter: CapacityLimiter = field(factory=partial(CapacityLimiter, 1))
+    """Not the default one: its few threads are for the rest of the program, such as the plain endpoints of a web framework."""
+    polled: anyio.Event = field(factory=anyio.Event)
+    """Set when the poll that is under way has ended."""
+    under_way: bool = False
+
+
+class _Confluent:
+    """Sends through a ``confluent_kafka.Producer``. Its delivery reports come to whoever polls: one thread, for all records."""
+
+    def __init__(self, producer: Any, kind: str) -> None:
+        self._producer = producer
+        self._kind = kind
+        self._polling = RunVar[_Polling]("kafka_async delivery reports")
+
+    async def __call__(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> None:
+        reports: list[Any] = []  # filled by whichever thread polls
+        self._producer.produce(
+            topic, value=value, key=key, headers=list(headers), on_delivery=lambda error, _: reports.append(error)
+        )
+        while not reports:
+            await self._poll()
+        if (error := reports[0]) is not None:
+            text = f"the {self._kind} was not delivered to {topic}: {error}"
+            raise for_code(error.code(), text) if error.code() > 0 else KafkaError(text)
+
+    async def _poll(self) -> None:
+        polling = self._polling.get(None)
+        if polling is None:
+            polling = _Polling()
+            self._polling.set(polling)
+        if polling.under_way:
+            await polling.polled.wait()
+            return
+        polling.under_way = True
+        try:
+            await to_thread.run_sync(self._producer.poll, POLL, limiter=polling.limiter)
+        finally:
+            polling.under_way = False
+            polled, polling.polled = polling.polled, anyio.Event()
+            polled.set()
