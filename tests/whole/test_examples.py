@@ -49,6 +49,9 @@ SAYS = {
         r"^http://127\.0\.0\.1:\d+/ready\n/alive: 200 OK, steady\n/ready: 200 OK, steady\nthe cluster is gone$",
         r"^/alive: 200 OK, no broker can be reached\n/ready: 503 Service Unavailable, no broker can be reached$",
     ],
+    "retry_topics": [
+        r"^\d+ orders came again later\nbilled by attempt: {1: 920, 3: 61}\n19 set aside, the first of them from orders$"
+    ],
     "rewind": [
         r"^\d+ records not stored: database is locked; reading them again$",
         r"^1000 records stored and committed\n1000 orders in the database$",
