@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from .adapters.tables.scan import scan
     from .application.callbacks import ConsumerInterceptor, ConsumerRebalanceListener
     from .application.consumer import KafkaConsumer
-    from .application.processing.process_settings import ProcessingContext
+    from .application.processing.context import ProcessingContext
     from .application.processing.processing import Processing
     from .application.processing.retry import Failed, Reject, Retry, RetryLater, Skip, exponential
+    from .application.processing.router import Router
     from .application.processing.statistics import ProcessingStatistics
     from .application.share.consumer import ShareConsumer
     from .application.share.options import ShareOptions
@@ -67,7 +68,8 @@ else:
             ".application.consumer": "KafkaConsumer",
             ".application.processing.processing": "Processing",
             ".application.processing.retry": "Failed Reject Retry RetryLater Skip exponential",
-            ".application.processing.process_settings": "ProcessingContext",
+            ".application.processing.router": "Router",
+            ".application.processing.context": "ProcessingContext",
             ".application.processing.statistics": "ProcessingStatistics",
             ".application.share.consumer": "ShareConsumer",
             ".application.share.options": "ShareOptions",
@@ -116,6 +118,7 @@ __all__ = [
     "Reject",
     "Retry",
     "RetryLater",
+    "Router",
     "ShareConsumer",
     "ShareOptions",
     "ShareRecord",

@@ -30,6 +30,8 @@ Names are aiokafka's if aiokafka has one, so that ``except`` clauses move over u
         ├── LogTruncationError          the log was truncated below our position (KIP-320)
         ├── DeserializationError        a deserializer raised; carries the raw record; the position is past it
         ├── ProcessingError             a handler of ``process`` that failed for good
+        │   ├── NoRoute                 a record that takes no route of a ``Router``
+        │   └── InvalidValue            a value that is none of the type of its route
         ├── LockLostError               the lock on a record of a share group has ended; others may have it
         ├── RecordTooLargeError         a record that the broker cannot send us
         ├── UnsupportedCodecError       a batch in a codec that is unknown
@@ -209,6 +211,16 @@ class ProcessingError(KafkaError):
         super().__init__(message)
         self.record = record
         self.attempts = attempts
+
+
+class NoRoute(ProcessingError):
+    """A record takes no route of the router; goes to ``on_failure`` without another attempt."""
+
+
+class InvalidValue(ProcessingError):
+    """The value of a record is none of the type that its route has; ``__cause__`` says why. Goes to ``on_failure`` without another
+    attempt, and the record keeps its bytes.
+    """
 
 
 class LockLostError(KafkaError):

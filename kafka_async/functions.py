@@ -38,6 +38,16 @@ def is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
+def takes_context(handler: Callable[..., Any]) -> bool:
+    """Whether a handler wants a second argument."""
+    try:
+        parameters = list(inspect.signature(handler).parameters.values())
+    except (TypeError, ValueError):  # a built-in without a signature
+        return False
+    positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    return len(positional) > 1 and (positional[1].default is inspect.Parameter.empty or positional[1].name == "context")
+
+
 def why_never(function: Callable[..., Any]) -> str | None:
     """Return why a call of the function runs nothing of it; ``None`` if nothing is wrong with it that can be seen."""
     function = _inner(function)

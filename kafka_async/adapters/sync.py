@@ -306,7 +306,7 @@ def _wait_for(future: "Future[Any]") -> None:
 
 def plain(function: Any, name: str) -> None:
     """Raise ``TypeError`` for an ``async def``, which has no event loop here."""
-    if callable(function) and is_async(function):
+    if (callable(function) and is_async(function)) or getattr(function, "is_async", False):  # the second: a router
         raise TypeError(
             f"{name}={function!r}: the blocking consumer runs it on threads; expected a plain function, not an async one"
         )

@@ -17,9 +17,9 @@ from typing import Any, Final, Literal
 
 from attrs import define, field
 
-from ..application.processing.process_settings import ProcessingContext, takes_context
+from ..application.processing.context import ProcessingContext
 from ..application.processing.retry import Retry, RetryLater, Skip, blame, check_return, decided
-from ..functions import is_async
+from ..functions import is_async, takes_context
 from ..lazy import public_name
 
 try:
@@ -120,6 +120,8 @@ _open: Final[ContextVar[tuple[_Place, _Attempt] | None]] = ContextVar("kafka_asy
 
 Begin = Callable[[Any, int], _Attempt]
 """Begins the span of an attempt, by its number, with what the handler is given."""
+RetryOf = Callable[[Any], Retry]
+"""Returns the policy for a record."""
 
 
 class Tracing:
@@ -174,7 +176,7 @@ class Tracing:
         handler: Callable[..., Any],
         on_failure: Any,
         *,
-        retry: Retry,
+        retry_of: RetryOf,
         batch: int | None,
         group_id: str | None,
         client_id: str | None,
@@ -196,7 +198,7 @@ class Tracing:
         # A batch fails record by record, so its span cannot wait for all of them.
         reacts = callable(on_failure) and batch is None
         wrap = _around_async if is_async(handler) else _around_plain
-        return wrap(handler, begin, retry if reacts else None), _after(on_failure, begin) if reacts else on_failure
+        return wrap(handler, begin, retry_of if reacts else None), _after(on_failure, begin) if reacts else on_failure
 
     def _begin(self, first: Any, records: Sequence[Any], attempt: int, *, batch: bool, about: Attributes) -> _Attempt:
         source, links = self._sources(records, batch=batch)
@@ -255,7 +257,7 @@ def _enter(attempt: _Attempt, place: _Place) -> None:
     attach(attempt.context)
 
 
-def _around_async(handler: Callable[..., Any], begin: Begin, retry: Retry | None) -> Callable[..., Any]:
+def _around_async(handler: Callable[..., Any], begin: Begin, retry_of: RetryOf | None) -> Callable[..., Any]:
     with_context = takes_context(handler)
 
     async def traced(argument: Any, context: ProcessingContext) -> Any:
@@ -264,7 +266,7 @@ def _around_async(handler: Callable[..., Any], begin: Begin, retry: Retry | None
             result = await (handler(argument, context) if with_context else handler(argument))
             check_return(result)
         except BaseException as error:
-            _failed(attempt, error, retry, context.attempt)
+            _failed(attempt, error, retry_of, context)
             raise
         attempt.end()
         return result
@@ -272,15 +274,15 @@ def _around_async(handler: Callable[..., Any], begin: Begin, retry: Retry | None
     return traced
 
 
-def _around_plain(handler: Callable[..., Any], begin: Begin, retry: Retry | None) -> Callable[..., Any]:
+def _around_plain(handler: Callable[..., Any], begin: Begin, retry_of: RetryOf | None) -> Callable[..., Any]:
     with_context = takes_context(handler)
 
-    async def rest(attempt: _Attempt, result: Any, number: int) -> Any:
+    async def rest(attempt: _Attempt, result: Any, context: ProcessingContext) -> Any:
         try:
             value = await result
             check_return(value)
         except BaseException as error:
-            _failed(attempt, error, retry, number)
+            _failed(attempt, error, retry_of, context)
             raise
         attempt.end()
         return value
@@ -290,10 +292,10 @@ def _around_plain(handler: Callable[..., Any], begin: Begin, retry: Retry | None
         try:
             result = handler(argument, context) if with_context else handler(argument)
             if isawaitable(result):  # of a lambda around an async function: the event loop awaits it
-                return rest(attempt, result, context.attempt)
+                return rest(attempt, result, context)
             check_return(result)
         except BaseException as error:
-            _failed(attempt, error, retry, context.attempt)
+            _failed(attempt, error, retry_of, context)
             raise
         attempt.end()
         return result
@@ -301,10 +303,11 @@ def _around_plain(handler: Callable[..., Any], begin: Begin, retry: Retry | None
     return traced
 
 
-def _failed(attempt: _Attempt, error: BaseException, retry: Retry | None, number: int) -> None:
+def _failed(attempt: _Attempt, error: BaseException, retry_of: RetryOf | None, context: ProcessingContext) -> None:
     """The handler has failed: end the span, unless ``on_failure`` comes next, which is part of it."""
     error = decided(_of_record(error))
-    if retry is None or not isinstance(error, Exception) or isinstance(error, Skip) or retry.again(number, error):
+    again = isinstance(error, Skip) or retry_of is None or retry_of(context.record).again(context.attempt, error)
+    if again or not isinstance(error, Exception):
         attempt.end(error)
     else:
         attempt.error = error

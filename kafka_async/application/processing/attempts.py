@@ -20,14 +20,24 @@ class LaterAttempts:
     _heap: list[tuple[float, int, Unit]] = field(factory=list, init=False)
     _count: int = field(default=0, init=False)
     """Of two units that are due at the same time, the one added first comes first."""
+    _aside: dict[Unit, None] = field(factory=dict, init=False)
+    """Units that wait for no time, but until somebody takes them."""
     records: int = field(default=0, init=False)
-    """How many records wait."""
+    """How many records wait for their time."""
 
     def add(self, unit: Unit, due: float) -> None:
         """Let a unit wait until ``due``, in seconds of the caller's clock."""
         self._count += 1
         self.records += len(unit.items)
         heappush(self._heap, (due, self._count, unit))
+
+    def put_aside(self, unit: Unit) -> None:
+        """Let a unit wait until it is taken with ``bring_back``."""
+        self._aside[unit] = None
+
+    def bring_back(self, unit: Unit) -> bool:
+        """Take out a unit that was put aside. ``False``: it has been taken out meanwhile."""
+        return self._aside.pop(unit, self) is None
 
     def take_due(self, now: float) -> Iterator[Unit]:
         """Take out the units that are due, the earliest first."""
@@ -37,9 +47,11 @@ class LaterAttempts:
             yield unit
 
     def take_unless(self, stays: Callable[[Unit], bool]) -> list[tuple[Unit, float]]:
-        """Take out the units that do not stay; return each with the time when it would have been due."""
+        """Take out the units that do not stay; return each with the time when it would have been due, or arrived."""
         kept = []
-        taken = []
+        taken = [(unit, unit.arrived) for unit in self._aside if not stays(unit)]
+        for unit, _ in taken:
+            del self._aside[unit]
         for entry in self._heap:
             if stays(entry[2]):
                 kept.append(entry)

@@ -19,8 +19,8 @@ from attrs import define, field
 
 from ...network.waiting import LoopSignal, threadsafe
 from .attempts import Unit
+from .context import ProcessingContext
 from .contexts import Changes, set_since
-from .process_settings import ProcessingContext
 from .retry import check_return
 
 LOOK: Final = 0.002

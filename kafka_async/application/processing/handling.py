@@ -21,20 +21,21 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from anyio import get_cancelled_exc_class, get_current_task, sleep
 
 from ...errors import ProcessingError
-from ...functions import is_async, returned
+from ...functions import is_async, returned, takes_context
 from ...model import OffsetAndMetadata, TopicPartition, at_offset
 from ...network.waiting import pause, running_loop
 from ...trace import STOP, Fault, RecordFailed, Recovered
 from ...values import define, field
 from .attempts import Unit
+from .context import ProcessingContext
 from .contexts import IDLE, Changes, called_in, calls, put, rest_of, set_since
 from .feed import Feed
 from .handler_threads import LOOK, HandlerThreads, Outcome, Stint
 from .items import Item, Pack, Record
 from .lanes import Lanes
-from .process_settings import ProcessingContext, ProcessSettings, takes_context
+from .process_settings import ProcessSettings
 from .redelivery import Redelivered
-from .retry import Blame, Reject, Skip, blame, check_return, decided
+from .retry import FINAL, Blame, Reject, Skip, blame, check_return, decided
 from .run_state import Bench, RunState
 from .tasks import Running, Tasks
 from .threads import Threads
@@ -94,9 +95,12 @@ class Slot:
 class Queue(Protocol):
     """The work of the workers. After each unit that was taken comes ``succeeded``, ``gave_up``, ``retry`` or ``interrupted``."""
 
-    lanes: Lanes
-    held: int
-    """Records received and not done."""
+    @property
+    def lanes(self) -> Lanes: ...
+    @property
+    def held(self) -> int:
+        """Records received and not done."""
+        ...
 
     def take(self) -> Item | None:
         """Return the next record to handle."""
@@ -617,7 +621,8 @@ class Handling:
         def completed_for_thread(partition: TopicPartition) -> OffsetAndMetadata | None:
             return self._threads.ask(completed, partition)
 
-        return ProcessingContext(unit.attempt, completed_for_thread if in_thread else completed)
+        record = unit.items[0].record
+        return ProcessingContext(record, unit.attempt, completed_for_thread if in_thread else completed)
 
     # --- failures --------------------------------------------------------------------------------------------------------------
 
@@ -701,7 +706,10 @@ class Handling:
 
     def _delay(self, slot: Slot, unit: Unit, error: BaseException) -> float | None:
         """Return the seconds until the next attempt; ``None``: there is none. Raises what the user's function raises."""
-        return None if isinstance(error, Skip) else slot.inside.copy().run(self.settings.retry.after, unit.attempt, error)
+        if isinstance(error, Skip):
+            return None
+        retry = self.settings.retry_of(unit.items[0].record)
+        return slot.inside.copy().run(retry.after, unit.attempt, error)
 
     def _count_failure(self, slot: Slot, items: Sequence[Item], attempt: int, error: BaseException, seconds: float) -> None:
         self.counts.failures += len(items)
@@ -726,7 +734,7 @@ class Handling:
         if reaction == "stop" and not (self.settings.shared and isinstance(error, Reject)):
             self._stop(slot, unit, error)
             return
-        if reaction == "release" and not isinstance(error, Reject):
+        if reaction == "release" and not isinstance(error, FINAL):
             self._report(slot, unit.items, unit.attempt, error, "released", final=True)
             self.queue.gave_up(unit, Fate.RETURNED, self.run.clock())
             return

@@ -4,7 +4,7 @@ Decides: which arguments are wrong, and how the user's functions are to be calle
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable
 from math import inf
 from operator import itemgetter
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
@@ -12,12 +12,14 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 from ...config import ConsumerConfig
 from ...config.spelling import did_you_mean
 from ...functions import check_plain, check_work
-from ...model import ConsumerRecord, OffsetAndMetadata, TopicPartition
+from ...model import ConsumerRecord
 from ...values import evolve, frozen
 from .capacity import Room
+from .context import ProcessingContext
 from .delays import NotBefore
 from .redelivery import ForGroups, Redelivery
 from .retry import ONCE, Retry
+from .router import Router
 
 Record = ConsumerRecord[Any, Any]
 T = TypeVar("T")
@@ -32,36 +34,16 @@ HELD_PER_HANDLER: Final = 10
 """Records that are received and not done, for each handler that may run."""
 
 
-class ProcessingContext:
-    """The context of a handler's call: everything but the record."""
-
-    __slots__ = ("_completed", "attempt", "cancelled")
-
-    def __init__(self, attempt: int, completed: Callable[[TopicPartition], OffsetAndMetadata | None]) -> None:
-        self.attempt = attempt
-        """1 for the first attempt."""
-        self.cancelled = False
-        """The result no longer counts: the partition was revoked, or the timeout has passed. Threads should check it themselves."""
-        self._completed = completed
-
-    def completed(self, partition: TopicPartition) -> OffsetAndMetadata | None:
-        """Return what would be committed for ``partition`` if this handler had returned: offset, records done after it, leader
-        epoch.
-
-        For programs that store offsets in a database, in the same transaction as the results; ``seek`` to it at the next start.
-        Between this call and the return of the handler no other handler of the partition may call it: await nothing from here on,
-        or hold an ``asyncio.Lock``. On threads this is exact with ``order="partition"`` only.
-        """
-        return self._completed(partition)
-
-
 Handler: TypeAlias = (
     Callable[[T], object]
     | Callable[[T, ProcessingContext], object]
     | Callable[[list[T]], object]
     | Callable[[list[T], ProcessingContext], object]
+    | Router
 )
-"""What calls take records of type ``T``: one or, with ``batch``, a list, and a context if they want it. Plain or ``async def``."""
+"""What calls take records of type ``T``: one or, with ``batch``, a list, and a context if they want it. Plain or ``async def``; or
+a router of such functions.
+"""
 
 
 class Surrounds(Protocol):
@@ -72,7 +54,7 @@ class Surrounds(Protocol):
         handler: Callable[..., Any],
         on_failure: Any,
         *,
-        retry: Retry,
+        retry_of: Callable[[Any], Retry],
         batch: int | None,
         group_id: str | None,
         client_id: str | None,
@@ -87,7 +69,6 @@ class ProcessSettings:
 
     concurrency: int
     lane_of: Callable[[Record], Hashable] | None
-    one_set_of_lanes: bool
     batch: int | None
     linger: float
     retry: Retry
@@ -102,15 +83,29 @@ class ProcessSettings:
     """For a share consumer: a record can be released and rejected."""
     tracing: Surrounds | None
     not_before: NotBefore | None
+    router: Router | None
 
-    def around(self, handler: Callable[..., Any], config: ConsumerConfig) -> tuple[Callable[..., Any], "ProcessSettings"]:
-        """Return what calls the handler, and the settings with it. Raises what ``tracing`` has against them."""
+    @property
+    def one_set_of_lanes(self) -> bool:
+        """Whether lanes span partitions: those that a function of the program's names do."""
+        return self.lane_of not in (key_of, partition_of, None)
+
+    def retry_of(self, record: Record) -> Retry:
+        """Return the policy for a record."""
+        route = None if self.router is None else self.router.route_of(record)
+        return self.retry if route is None or route.retry is None else route.retry
+
+    def around(self, handler: Any, config: ConsumerConfig) -> tuple[Callable[..., Any], "ProcessSettings"]:
+        """Return what calls the handler, and the settings with it. Raises what a router and ``tracing`` have against them."""
+        if self.router is not None:
+            self.router.check(decoded=config.value_deserializer is not None)
+            handler = self.router.handler()
         if self.tracing is None:
             return handler, self
         handler, reaction = self.tracing.around(
             handler,
             self.on_failure,
-            retry=self.retry,
+            retry_of=self.retry_of,
             batch=self.batch,
             group_id=config.group_id,
             client_id=config.client_id,
@@ -134,7 +129,7 @@ class ProcessSettings:
 
 
 def checked(
-    handler: Callable[..., Any],
+    handler: Callable[..., Any] | Router,
     *,
     concurrency: int = 10,
     order: Order = "key",
@@ -154,7 +149,11 @@ def checked(
     """Return the settings. Raises ``TypeError`` and ``ValueError`` that name what is wrong and what was expected."""
     for name in unknown:
         raise TypeError(f"unknown option of process: {name!r}{did_you_mean(name, DEFAULTS)}")
-    check_work(handler, "handler", "a function of a record")
+    router = handler if isinstance(handler, Router) else None
+    if router is None:
+        check_work(handler, "handler", "a function of a record, or a Router")
+    elif batch is not None:
+        raise ValueError(f"batch={batch!r}: a router takes records one by one")
     if not isinstance(retry, Retry):
         raise TypeError(f"retry={retry!r}: expected a Retry")
     if not isinstance(keep_done, bool):
@@ -165,11 +164,9 @@ def checked(
         check_plain(not_before, "not_before", "a function of a record that returns milliseconds since the epoch, or None")
     if linger_ms and batch is None:
         raise ValueError(f"linger_ms={linger_ms!r}: only batches wait for more records; give batch as well")
-    lane_of, one_set = _lanes(order)
     return ProcessSettings(
         concurrency=_count(concurrency, "concurrency"),
-        lane_of=lane_of,
-        one_set_of_lanes=one_set,
+        lane_of=_lanes(order),
         batch=None if batch is None else _count(batch, "batch"),
         linger=_seconds(linger_ms, "linger_ms"),
         retry=retry,
@@ -182,10 +179,11 @@ def checked(
         shared=False,
         tracing=tracing,
         not_before=not_before,
+        router=router,
     )
 
 
-def checked_shared(handler: Callable[..., Any], *, on_failure: Reaction = "stop", **options: Any) -> ProcessSettings:
+def checked_shared(handler: Callable[..., Any] | Router, *, on_failure: Reaction = "stop", **options: Any) -> ProcessSettings:
     """As ``checked``, for a share consumer, whose records have no order and no offsets."""
     for name in options.keys() & OF_OFFSETS.keys():
         raise TypeError(f"unknown option of process: {name!r}; {OF_OFFSETS[name]}")
@@ -232,26 +230,17 @@ def _reaction(on_failure: Any, *, shared: bool) -> Reaction:
     return reaction
 
 
-def _lanes(order: Any) -> tuple[Callable[[Record], Hashable] | None, bool]:
-    """Return what names a record's lane, and whether lanes span partitions."""
+def _lanes(order: Any) -> Callable[[Record], Hashable] | None:
+    """Return what names a record's lane."""
     if order == "key":
-        return key_of, False
+        return key_of
     if order == "partition":
-        return partition_of, False
+        return partition_of
     if order == "none":
-        return None, False
+        return None
     expected = '"key", "partition", "none" or a function of a record'
     if isinstance(order, str):
         raise ValueError(f"order={order!r}: expected {expected}")
     check_plain(order, "order", expected)
-    return order, True
-
-
-def takes_context(handler: Callable[..., Any]) -> bool:
-    """Whether the handler wants a second argument."""
-    try:
-        parameters: Sequence[inspect.Parameter] = list(inspect.signature(handler).parameters.values())
-    except (TypeError, ValueError):  # a built-in without a signature
-        return False
-    positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
-    return len(positional) > 1 and (positional[1].default is inspect.Parameter.empty or positional[1].name == "context")
+    lane_of: Callable[[Record], Hashable] = order
+    return lane_of

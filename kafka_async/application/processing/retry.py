@@ -9,6 +9,7 @@ from math import inf
 from random import random as _random
 from typing import Any, Final
 
+from ...errors import InvalidValue, NoRoute
 from ...functions import check_plain, returned
 from ...values import field, frozen
 
@@ -35,6 +36,10 @@ class Skip(Exception):
 
 class Reject(Exception):
     """Raised by a handler: trying again is no use. The record goes to ``on_failure`` at once."""
+
+
+FINAL: Final = (Reject, NoRoute, InvalidValue)
+"""Errors that no other attempt would change."""
 
 
 class Failed(Exception):
@@ -184,7 +189,7 @@ class Retry:
     def again(self, attempt: int, error: BaseException) -> bool:
         """Whether there is another attempt after ``attempt`` of them failed, the last with ``error``."""
         return isinstance(error, RetryLater) or not (
-            isinstance(error, Reject) or attempt >= self.attempts or not self._covers(error)
+            isinstance(error, FINAL) or attempt >= self.attempts or not self._covers(error)
         )
 
     def _covers(self, error: BaseException) -> bool:

@@ -4,7 +4,7 @@ While the handlers of partitions that leave are given time to end, a read inside
 let a record of a partition that was given up run on without counting its result as late.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final
@@ -15,6 +15,7 @@ from ...model import TopicPartition
 from ...values import define, field
 from ..parts import Parts
 from ..reading.cursor import PauseReason
+from .bulkheads import limited
 from .delaying import Delayer
 from .feed import Feed
 from .handling import Handling
@@ -192,7 +193,7 @@ class CommitSettlement:
         self.handling.cancel(lambda item: item.part.progress.partition in partitions)
 
 
-def processing_of(parts: Parts, handler: Callable[..., Any], settings: ProcessSettings) -> Processing:
+def processing_of(parts: Parts, handler: Any, settings: ProcessSettings) -> Processing:
     """Put together what processes the records of a consumer."""
     source = Source(parts)
     settings, source.redelivery = settings.for_group(parts.config, source.wall)
@@ -202,5 +203,5 @@ def processing_of(parts: Parts, handler: Callable[..., Any], settings: ProcessSe
     delayer = None if work.lanes.delays is None else Delayer(work.lanes.delays, work, source)
     feed = Feed(source, work, run, Bench(), delayer)
     progress = Progress(work, source, run)
-    handling = Handling(handler, settings, work, run, feed, progress)
+    handling = Handling(handler, settings, limited(work, settings), run, feed, progress)
     return Processing(settings, work, run, feed, handling, CommitSettlement(progress, handling, feed, run))

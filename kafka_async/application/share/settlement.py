@@ -4,7 +4,7 @@ There are no positions, no commits and no rebalances: locked records stay ours w
 """
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from math import inf
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from ...errors import KafkaConfigurationError, KafkaError
 from ...trace import Fault
 from ...values import define, field
 from ..lifecycle.lifecycle import Phase
+from ..processing.bulkheads import limited
 from ..processing.feed import Feed
 from ..processing.handling import Handling
 from ..processing.lanes import Lanes
@@ -207,7 +208,7 @@ class LockSettlement:
         exchange.demand.pace = max(exchange.demand.pace, exchange.lock_seconds)
 
 
-def processing_of_shared(parts: ShareParts, handler: Callable[..., Any], settings: ProcessSettings) -> Processing:
+def processing_of_shared(parts: ShareParts, handler: Any, settings: ProcessSettings) -> Processing:
     """Put together what processes the records of a share consumer."""
     settings, redelivery = settings.for_group(parts.config, lambda: time.time() * 1000)
     handler, settings = settings.around(handler, parts.config)
@@ -217,5 +218,5 @@ def processing_of_shared(parts: ShareParts, handler: Callable[..., Any], setting
     work = ShareWork(settings.room, Lanes(settings.batch or 1, settings.linger), give_back=_release_later)
     source = ShareSource(parts, work, run)
     feed = Feed(source, work, run, Bench())
-    handling = Handling(handler, settings, work, run, feed, None)
+    handling = Handling(handler, settings, limited(work, settings), run, feed, None)
     return Processing(settings, work, run, feed, handling, LockSettlement(parts, work, source, handling, feed, run, redelivery))

@@ -237,6 +237,22 @@ class ShareWork:
         self.lanes.hold_up(unit)
         return True
 
+    def put_aside(self, unit: Unit) -> None:
+        """A unit that was taken is not handled until it is brought back; its locks are renewed meanwhile."""
+        self.running -= len(unit.items)
+        self._later.put_aside(unit)
+        self.lanes.hold_up(unit)
+
+    def bring_back(self, unit: Unit) -> bool:
+        """Make a unit that was put aside the next one. ``False``: it is no longer ours."""
+        if not self._later.bring_back(unit):
+            return False
+        self.lanes.go_on(unit)
+        if not self._keep_open(unit):
+            return False
+        self.lanes.again(unit)
+        return True
+
     def interrupted(self, unit: Unit, now: float) -> None:
         """A unit was interrupted. Those of its records that are still ours come first."""
         self.running -= len(unit.items)

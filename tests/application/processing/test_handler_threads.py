@@ -8,10 +8,10 @@ from attrs import define, field
 
 from kafka_async import ConsumerRecord, TopicPartition
 from kafka_async.application.processing.attempts import Unit
+from kafka_async.application.processing.context import ProcessingContext
 from kafka_async.application.processing.done import PartitionProgress
 from kafka_async.application.processing.handler_threads import HandlerThreads, Outcome, Stint
 from kafka_async.application.processing.items import Item, Part
-from kafka_async.application.processing.process_settings import ProcessingContext
 
 PART = Part(PartitionProgress(TopicPartition("jobs", 0)))
 

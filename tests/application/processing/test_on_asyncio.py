@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafka_async import TopicPartition
-from kafka_async.application.processing.process_settings import ProcessingContext
+from kafka_async.application.processing.context import ProcessingContext
 from kafka_async.application.processing.processing import Processing
 from kafka_async.application.processing.retry import Retry
 from kafka_async.errors import ProcessingError

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kafka_async.application.processing.process_settings import takes_context
+from kafka_async.functions import takes_context
 from kafka_async.testing.simulation import FakeCluster
 from tests.application.support import consumer_on
 

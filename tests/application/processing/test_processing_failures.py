@@ -11,7 +11,7 @@ from attrs import Factory, define
 from kafka_async import (
     ConsumerInterceptor,
 )
-from kafka_async.application.processing.process_settings import ProcessingContext
+from kafka_async.application.processing.context import ProcessingContext
 from kafka_async.application.processing.retry import Reject, Retry, RetryLater, Skip, exponential
 from kafka_async.application.processing.statistics import PROCESSING
 from kafka_async.errors import (

@@ -11,7 +11,7 @@ from kafka_async import (
     OffsetAndMetadata,
     TopicPartition,
 )
-from kafka_async.application.processing.process_settings import ProcessingContext
+from kafka_async.application.processing.context import ProcessingContext
 from kafka_async.errors import (
     OffsetMetadataTooLargeError,
 )

@@ -6,7 +6,7 @@ import time
 import anyio
 
 from kafka_async import TopicPartition
-from kafka_async.application.processing.process_settings import ProcessingContext
+from kafka_async.application.processing.context import ProcessingContext
 from tests.application.support import virtual
 
 from .test_on_asyncio import until as until_on_asyncio

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 from attrs import Factory, define, field
 
-from kafka_async import ConsumerRecord, TopicPartition
+from kafka_async import ConsumerRecord, Router, TopicPartition
 from kafka_async.application.processing.processing import Processing
 from kafka_async.testing.simulation import FakeCluster
 from kafka_async.testing.simulation.groups import Groups
@@ -75,7 +75,7 @@ def world(partitions: int = 1, brokers: int = 1) -> World:
 
 @asynccontextmanager
 async def processed(
-    some: World, handler: Callable[..., Any] | None = None, *, consumer: Any = None, **how: Any
+    some: World, handler: Callable[..., Any] | Router | None = None, *, consumer: Any = None, **how: Any
 ) -> AsyncIterator[Processing]:
     """A consumer of the world that processes."""
     async with some.consumer(**(consumer or {})) as started, started.processing(handler or some.handle, **how) as run:

@@ -1,0 +1,33 @@
+"""What a handler gets beside its record or its value."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ...model import ConsumerRecord, OffsetAndMetadata, TopicPartition
+
+Record = ConsumerRecord[Any, Any]
+
+
+class ProcessingContext:
+    """The context of a handler's call."""
+
+    __slots__ = ("_completed", "attempt", "cancelled", "record")
+
+    def __init__(self, record: Record, attempt: int, completed: Callable[[TopicPartition], OffsetAndMetadata | None]) -> None:
+        self.record = record
+        """The record; the first of a batch. A handler that a router calls with a value finds its record here."""
+        self.attempt = attempt
+        """1 for the first attempt."""
+        self.cancelled = False
+        """The result no longer counts: the partition was revoked, or the timeout has passed. Threads should check it themselves."""
+        self._completed = completed
+
+    def completed(self, partition: TopicPartition) -> OffsetAndMetadata | None:
+        """Return what would be committed for ``partition`` if this handler had returned: offset, records done after it, leader
+        epoch.
+
+        For programs that store offsets in a database, in the same transaction as the results; ``seek`` to it at the next start.
+        Between this call and the return of the handler no other handler of the partition may call it: await nothing from here on,
+        or hold an ``asyncio.Lock``. On threads this is exact with ``order="partition"`` only.
+        """
+        return self._completed(partition)
