@@ -39,7 +39,8 @@ def pytest_report_header() -> str:
 def pytest_configure(config: pytest.Config) -> None:
     """Tests are watched: which tier they are in is what they do (``tiers.py``).
 
-    Ctrl-C works in the programs that tests start, even if the tests run as a background job, for which shells turn it off.
+    Ctrl-C and SIGHUP work in the programs that tests start, even if the tests run as a background job, for which shells turn
+    them off.
 
     And Java compiles lightly. The programs that tests start keep what Python has compiled, as a user's do.
     """
@@ -51,6 +52,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Failures(config))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # under nohup; a program that is started has no handler of ours
+        signal.signal(signal.SIGHUP, lambda *_: None)
     # Spark's processes live for seconds, most of which they would spend on compiling their code well.
     os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 

@@ -327,9 +327,9 @@ async def test_a_lost_lock_cancels_the_block_too_if_the_background_has_a_thread_
 # --- threads --------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_thread_is_told_of_a_lost_lock_at_the_end_and_of_two_acknowledgements_one_counts() -> None:
+def test_a_thread_is_told_of_a_lost_lock_at_the_end() -> None:
     with (
-        ThreadedCluster(_filled(30, share_record_lock_duration_ms=1000)) as served,
+        ThreadedCluster(_filled(1, share_record_lock_duration_ms=1000)) as served,
         sync.ShareConsumer("jobs", group_id="workers", max_processing_ms=1000, bootstrap_servers=served.bootstrap) as consumer,
     ):
         job = consumer.getone()
@@ -343,6 +343,13 @@ def test_a_thread_is_told_of_a_lost_lock_at_the_end_and_of_two_acknowledgements_
             work()
         with pytest.raises(LockLostError), job:
             pass
+
+
+def test_of_acknowledgements_of_several_threads_one_counts() -> None:
+    with (
+        ThreadedCluster(_filled(20, share_record_lock_duration_ms=30_000)) as served,
+        sync.ShareConsumer("jobs", group_id="workers", bootstrap_servers=served.bootstrap) as consumer,
+    ):
         refused: list[IllegalStateError] = []
         for _ in range(20):
             another = consumer.getone()
