@@ -330,8 +330,8 @@ class KafkaConsumer(Generic[K, V]):
     async def process(self, handler: "Handler[ConsumerRecord[K, V]]", **options: "Unpack[ProcessOptions]") -> None:
         """Call ``handler`` for every record, many at once, until cancelled, until ``stop``, or until it raises.
 
-        ``handler(record)`` or ``handler(record, context)``: ``async def``, or plain, then on threads. A record is done when its
-        handler returns. Only records that are done are committed, every ``auto_commit_interval_ms``, even if
+        ``handler(record)`` or ``handler(record, context)``: ``async def``, or plain, then on threads; or a ``Router``. A record is
+        done when its handler returns. Only records that are done are committed, every ``auto_commit_interval_ms``, even if
         ``enable_auto_commit`` is off. Meanwhile no other call may read from the consumer or commit its positions. If the session
         may have expired, no handler starts until a heartbeat shows that it has not.
 

@@ -62,6 +62,10 @@ SAYS = {
         "offset, timestamp",
         r"^ +\d+ beans 1 kg, [\d,.]+ in total$",
     ],
+    "routes": [
+        r"^100 orders of 250\.00 in total, 2 cancelled$",
+        r"^set aside: InvalidValue: b'{\"id\": \"ten\"}', NoRoute: b'\?'$",
+    ],
     "spark_pipeline": [
         r"^1000 orders in Parquet, 1000 of them different, ([\d,.]+) in total\n"
         r"1000 orders in \d+ rows of the database, \1 in total$",

@@ -6,6 +6,7 @@
     delaying.py    partitions wait until their next record is due
     statistics.py  its statistics
     handling.py    the workers: calling the handler, and what happens to a record that failed
+    context.py     what a handler gets beside its record
     contexts.py    a copy of the context variables for each call
     handler_threads.py    the threads of plain handlers
     threads.py     threads that can be left behind
@@ -25,6 +26,8 @@ Without a loop, a clock or randomness:
     done.py        one partition: what is done and what may be committed
     encoding.py    what is done beyond the committed offset, as text for the commit's metadata
     capacity.py    how much may be held
+    router.py      which handler a record goes to; typed_values.py: and what its value is
+    bulkheads.py   limits of single routes
     attempts.py    units of work that wait for their next attempt
     retry.py       how often and when a record is tried again; what a handler may raise to decide it
 """

@@ -193,7 +193,8 @@ class ShareConsumer(Generic[K, V]):
     async def process(self, handler: "Handler[ShareRecord[K, V]]", **options: "Unpack[ShareProcessOptions]") -> None:
         """Call ``handler`` for every record, many at once, until cancelled, until ``stop``, or until it raises.
 
-        ``handler(record)`` or ``handler(record, context)`` is an ``async def``, or a plain function, which runs on threads. When it
+        ``handler(record)`` or ``handler(record, context)`` is an ``async def``, or a plain function, which runs on threads; or a
+        ``Router`` of such. When it
         returns, the record is accepted, unless the handler has acknowledged it otherwise (which also works on a thread). The lock
         is renewed automatically, up to ``max_processing_ms``, while the record waits, is handled or waits for another attempt. If
         the lock is lost, the handler is cancelled, since others get the record. Nothing else can read from the consumer meanwhile.
