@@ -7,12 +7,13 @@ dead letters stay those of ``process``: a lane holds the records of one key, wha
 import re
 from collections.abc import Callable, Collection
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload
 
 from ...errors import InvalidValue, NoRoute
 from ...functions import check_work, is_async, takes_context
 from ...model import ConsumerRecord, at_offset
 from ...values import define, field, frozen
+from .redelivery import origin_of
 from .retry import Retry
 
 if TYPE_CHECKING:
@@ -25,10 +26,6 @@ R = TypeVar("R")
 H = TypeVar("H", bound=Callable[..., object])
 Topics = str | Collection[str] | re.Pattern[str]
 Header = tuple[str, str | bytes]
-
-ORIGIN: Final = "retry-topic"
-"""The header of a record in a retry topic that names the topic it was written to first."""
-_RETRY: Final = ".retry."
 
 
 class Registers(Protocol[V]):
@@ -215,7 +212,7 @@ class Router:
 
     def route_of(self, record: Record) -> Route | None:
         """Return the route that a record takes; ``None`` if there is none."""
-        topic = origin(record)
+        topic = origin_of(record)
         routes = self._by_topic.get(topic)
         if routes is None:
             every = self._routes if self._last is None else [*self._routes, self._last]
@@ -266,16 +263,6 @@ class Router:
             return None
         argument = route.argument(record)
         return route.handler(argument, context) if route.with_context else route.handler(argument)
-
-
-def origin(record: Record) -> str:
-    """Return the topic that a record was written to first, if it is in a retry topic of it; else its own."""
-    topic = record.topic
-    if _RETRY not in topic:
-        return topic
-    first = next((value for name, value in reversed(record.headers) if name == ORIGIN), None)
-    named = None if first is None else first.decode(errors="replace")
-    return named if named is not None and topic.startswith(f"{named}.") else topic
 
 
 def _topics(topic: Any) -> frozenset[str] | re.Pattern[str] | None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_async import ConsumerRecord, Reject, Retry, RetryLater, Router, TopicPartition
-from kafka_async.application.processing.router import ORIGIN, origin
+from kafka_async.application.processing.redelivery import TOPIC
 from kafka_async.errors import InvalidValue, NoRoute, ProcessingError
 from tests.application.support import virtual
 
@@ -81,11 +81,10 @@ def test_the_default_comes_last_wherever_it_stands() -> None:
 
 
 def test_a_retry_topic_belongs_to_its_first_topic() -> None:
-    named = [(ORIGIN, b"x"), (ORIGIN, b"orders")]
-    assert origin(record("orders.billing.retry.60", headers=named)) == "orders"
-    assert origin(record("orders.billing.retry.60")) == "orders.billing.retry.60"
-    assert origin(record("orders.billing", headers=named)) == "orders.billing"
-    assert origin(record("bills.billing.retry.60", headers=named)) == "bills.billing.retry.60", "the header is another topic's"
+    router = Router()
+    router.on(topic="orders")(nothing("orders"))
+    assert name_of(router, record("orders.billing.retry.60", headers=[(TOPIC, b"x"), (TOPIC, b"orders")])) == "orders"
+    assert name_of(router, record("orders.billing.retry.60")) is None
 
 
 TOPICS = st.sampled_from(["a", "b", "c"])
