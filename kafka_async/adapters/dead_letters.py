@@ -65,6 +65,11 @@ class DeadLetters:
         self._topic = topic
         self._group = group
 
+    @property
+    def any_loop(self) -> bool:
+        """Whether a consumer without an event loop of its own may use it (``kafka_async.sync``): not with aiokafka's producer."""
+        return self._publisher.any_loop
+
     async def __call__(self, record: Record, error: BaseException, attempts: int) -> None:
         """Write the record; return when the cluster has it. Raises what the last try raised."""
         topic = self._topic(record) if callable(self._topic) else self._topic

@@ -52,6 +52,11 @@ class Publisher:
         """The topic of each write that is tried again. While there is one, others that succeed do not end the outage: it may be a
         record that is too large."""
 
+    @property
+    def any_loop(self) -> bool:
+        """Whether it may be called on any event loop: librdkafka belongs to none, as aiokafka does."""
+        return isinstance(self._send, _Confluent)
+
     @contextmanager
     def writing(self, topic: str) -> Iterator[Write]:
         """Return what writes one record to ``topic``, perhaps after another try in another form. If it is left well, it was."""

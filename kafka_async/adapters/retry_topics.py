@@ -140,6 +140,14 @@ class RetryTopics:
         """Return how many attempts a record has had, as its header says; 0 if it does not come from a retry topic."""
         return (_number(record, ATTEMPTS) or 0) if self.serves(record.topic) else 0
 
+    @property
+    def any_loop(self) -> bool:
+        """Whether a consumer without an event loop of its own may use it (``kafka_async.sync``): not with aiokafka's producer, nor
+        with an async ``then`` that may not.
+        """
+        then = self._then
+        return self._publisher.any_loop and (isinstance(then, str) or not is_async(then) or getattr(then, "any_loop", False))
+
     async def __call__(self, record: Any, error: BaseException, attempts: int) -> object:
         """Write the record to the topic of its next delay, or pass it to ``then``; return when that is done.
 

@@ -305,7 +305,12 @@ def _wait_for(future: "Future[Any]") -> None:
 
 
 def plain(function: Any, name: str) -> None:
-    """Raise ``TypeError`` for an ``async def``, which has no event loop here."""
+    """Raise ``TypeError`` for an ``async def``, which has no event loop here.
+
+    Dead letters and retry topics need only some event loop, unless their producer belongs to another one: see ``any_loop``.
+    """
+    if getattr(function, "any_loop", False):
+        return
     if (callable(function) and is_async(function)) or getattr(function, "is_async", False):  # the second: a router
         raise TypeError(
             f"{name}={function!r}: the blocking consumer runs it on threads; expected a plain function, not an async one"

@@ -15,6 +15,7 @@ from kafka_async.adapters.dead_letters import DeadLetters
 from kafka_async.adapters.retry_topics import RetryTopics
 from kafka_async.application.processing.redelivery import Redelivered, origin_of
 from kafka_async.errors import DeserializationError, KafkaConnectionError, ProcessingError
+from kafka_async.sync import KafkaConsumer as BlockingConsumer
 from tests.virtual import run_virtual
 
 Record = ConsumerRecord[Any, Any]
@@ -301,3 +302,27 @@ def test_bad_arguments_are_named(how: dict[str, Any], text: str) -> None:
 )
 def test_the_origin_of_a_record_is_in_its_header_if_its_topic_agrees(topic: str, header: bytes | None, origin: str) -> None:
     assert origin_of(record(topic, headers=[("retry-topic", header)])) == origin
+
+
+class _Librdkafka:
+    """A producer that belongs to no event loop."""
+
+    def produce(self, topic: str) -> None: ...
+    def poll(self, seconds: float) -> None: ...
+
+
+def test_a_consumer_without_an_event_loop_can_use_what_belongs_to_none() -> None:
+    own, loopless = _Producer(), _Librdkafka()
+    assert DeadLetters(loopless, "dead").any_loop
+    assert not DeadLetters(own, "dead").any_loop
+    any_loop: list[Any] = ["skip", lambda record, error, attempts: None, DeadLetters(loopless, "dead")]
+    own_loop: list[Any] = [_End(), DeadLetters(own, "dead")]
+    for then in any_loop:
+        assert RetryTopics(loopless, then=then).any_loop
+        assert not RetryTopics(own, then=then).any_loop
+    for then in own_loop:
+        assert not RetryTopics(loopless, then=then).any_loop
+    consumer: BlockingConsumer[Any, Any] = BlockingConsumer("t", bootstrap_servers="nowhere:1", group_id="g")
+    consumer.processing(print, on_failure=RetryTopics(loopless, then="skip"))
+    with pytest.raises(TypeError, match="expected a plain function"):
+        consumer.processing(print, on_failure=RetryTopics(own, then="skip"))

@@ -11,16 +11,18 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 from attrs import Factory, define
+from confluent_kafka import Producer
 
 from kafka_async import ProcessingContext, TopicPartition
 from kafka_async.adapters.dead_letters import DeadLetters
 from kafka_async.adapters.retry_topics import RetryTopics
 from kafka_async.errors import ProcessingError, UnknownTopicOrPartitionError
+from kafka_async.sync import KafkaConsumer as BlockingConsumer
 from tests.brokers import KafkaCluster
 
 from .groups import SESSION_MS, Group, both_at_once, new_group
 from .test_processing_letters import PRODUCERS, producing
-from .tools import PATIENCE, Record, make, new_topic, read, until
+from .tools import PATIENCE, Record, make, new_topic, read, until, wait_until
 
 pytestmark = pytest.mark.brokers
 
@@ -261,3 +263,27 @@ async def test_a_partition_waits_and_the_membership_and_other_partitions_go_on(k
     assert min(at for partition, at in done if partition == 1) >= due
     assert {partition for partition, at in done if at < due} == {0}
     assert group.committed() == {0: 1_000, 1: 1_000}
+
+
+def test_a_program_without_an_event_loop_has_retry_topics_and_dead_letters(kafka44: KafkaCluster) -> None:
+    topic, group, dead = new_topic(kafka44), new_group(kafka44, "consumer"), new_topic(kafka44)
+    names = retry_topics(kafka44, topic, group.name, (1,))
+    kafka44.produce(topic, 3, values=lambda index: b"%d" % index)
+    tries: list[tuple[str, bytes, int]] = []
+
+    def handle(record: Record, context: ProcessingContext) -> None:
+        tries.append((record.topic, record.value, context.attempt))
+        if record.value == b"2" or (record.value == b"1" and context.attempt == 1):
+            raise ValueError("no")
+
+    producer = Producer({"bootstrap.servers": kafka44.bootstrap_servers})
+    retry = RetryTopics(producer, delays=(1,), then=DeadLetters(producer, dead))
+    options: dict[str, Any] = {"bootstrap_servers": kafka44.bootstrap_servers, "auto_offset_reset": "earliest", **group.options()}
+    with (
+        BlockingConsumer(topic, *names, **options) as consumer,
+        consumer.processing(handle, on_failure=retry) as run,
+    ):
+        wait_until(lambda: run.statistics().dead_letters == 1)
+        wait_until(lambda: run.statistics().handled == 2)
+    assert sorted(tries[3:]) == [(names[0], b"1", 2), (names[0], b"2", 2)]
+    assert sum(kafka44.end_offsets(dead).values()) == 1
