@@ -93,6 +93,7 @@ def test_what_transactions_have_not_committed_is_in_no_file(kafka44: KafkaCluste
     assert done.returncode == 0, done.stderr
     assert pq.read_table(out).column("outcome").to_pylist() == ["commit"] * 6
     assert "held back by transactions that are still open" in done.stderr
+    assert "--isolation-level 'read_uncommitted' reads them now" in done.stderr
 
 
 def test_large_records_do_not_fill_the_memory(kafka44: KafkaCluster, tmp_path: Path) -> None:

@@ -28,6 +28,13 @@ _NOT_OURS: Final = ("group_id", "group_instance_id", "auto_offset_reset", "enabl
 _EXTRAS: Final = {"json": ("msgspec",), "avro": NEEDED["avro"], "protobuf": NEEDED["protobuf"]}
 """The modules of the extra that has the name of a format."""
 _OFFSETS: Final = re.compile(r"\d+:\d+(,\d+:\d+)*")
+_ARGUMENTS: Final = (
+    "since", "until", "late", "partitions", "values", "schema", "message", "registry", "timezone", "columns", "on_bad", "on_loss",
+    "processes", "isolation_level",
+)  # fmt: skip
+"""Those of ``scan`` for which there is an option."""
+_NAMES: Final = "|".join(_ARGUMENTS)
+_NAMED: Final = re.compile(rf"(?<![\w./'-])(?:({_NAMES})(?:(=)|(?=:\s| needs | has no meaning ))|(?<=needs )({_NAMES})\b)")
 _UNITS: Final = ("bytes", "KB", "MB", "GB", "TB")
 
 
@@ -104,8 +111,8 @@ def export(
         typer.Option(
             "--on-bad",
             metavar="WHAT",
-            help="Values that cannot be decoded: raise (default) ends the export, null leaves their fields empty, column keeps "
-            "their bytes in _corrupt and the reason in _corrupt_reason, skip leaves the records out.",
+            help="Values that cannot be decoded: column (default) leaves their fields empty, and has their bytes in _corrupt and "
+            "the reason in _corrupt_reason; null just leaves them empty, skip leaves the records out, raise ends the export.",
         ),
     ] = None,
     on_loss: Annotated[
@@ -143,7 +150,7 @@ def export(
     require("arrow", "pyarrow")
     if values is not None and values in _EXTRAS:
         require(values, *_EXTRAS[values])
-    output = Output(debug=debug, quiet=quiet)
+    output = Output(debug=debug, quiet=quiet, spelled=spelled)
     of_values: dict[str, Any] = {
         "schema": None if schema is None else content_of("schema", schema),
         "message": message,
@@ -155,7 +162,6 @@ def export(
         raise typer.BadParameter(f"--{unused[0].replace('_', '-')} needs --values")
     if values is not None:
         of_values["values"] = values
-        of_values["on_bad"] = on_bad or "raise"
         of_values["schema"] = of_values["schema"] or ("infer" if values == "json" and registry is None else None)
     reading = {name: each for name, each in of_values.items() if each is not None}
     reading["columns"] = None if columns is None else [name.strip() for name in columns.split(",")]
@@ -168,7 +174,7 @@ def export(
         source.scan()  # asks nothing, and refuses what makes no sense
         target = _target(out, form, part_size, source, output)
     except (KafkaConfigurationError, ValueError, TypeError) as error:
-        raise typer.BadParameter(str(error)) from None
+        raise typer.BadParameter(spelled(str(error))) from None
 
     async def work() -> int:
         output.show_outages()
@@ -177,6 +183,17 @@ def export(
         return 0
 
     run(work(), output)
+
+
+def spelled(text: str) -> str:
+    """Return what ``scan`` says of its arguments, ``on_loss='skip'`` or ``since: ...``, about the command's options."""
+
+    def option(found: re.Match[str]) -> str:
+        name = (found[1] or found[3]).replace("_", "-")
+        name = "partition" if name == "partitions" else name
+        return f"--{name}{' ' if found[2] else ''}"
+
+    return _NAMED.sub(option, text)
 
 
 # --- what is read ----------------------------------------------------------------------------------------------------------------
@@ -311,10 +328,10 @@ class _Stdout:
     form: Any
 
     async def write(self) -> "Written":
-        from ..export.exporting import Written, standard_output, to_stream
+        from ..export.exporting import standard_output, to_stream
 
         with standard_output() as stream:
-            return Written(await to_stream(self.source.scan(), stream, self.form), 0)
+            return await to_stream(self.source.scan(), stream, self.form)
 
 
 @frozen
@@ -365,4 +382,5 @@ def _said(written: "Written") -> str:
     parts = f", {written.parts} parts" if written.parts > 1 else ""
     before = f", {written.left_out} parts were there before" if written.left_out else ""
     amount = f" ({size:.{1 if unit else 0}f} {_UNITS[unit]})" if written.size else ""
-    return f"{written.rows:,} records{amount}{parts}{before}"
+    bad = f", {written.bad:,} of them could not be decoded: _corrupt_reason says why" if written.bad else ""
+    return f"{written.rows:,} records{amount}{parts}{before}{bad}"

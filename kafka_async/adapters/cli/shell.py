@@ -122,6 +122,8 @@ class Output:
 
     debug: bool
     quiet: bool = False
+    spelled: Callable[[str], str] = str
+    """Makes a text about Python's arguments one about options of the command."""
     writing: bool = field(default=False, init=False)
     """A write has begun and is not over."""
     _outages: "OutageLines | None" = field(default=None, init=False)
@@ -187,14 +189,15 @@ class Output:
     def notify(self, text: str) -> None:
         """Write a line for the person at the terminal, to standard error. If nobody reads it, the records go on."""
         if not self.quiet:
-            to_stderr(f"{printable(text)}\n")
+            to_stderr(f"{printable(self.spelled(text))}\n")
 
     def fail(self, error: BaseException) -> "typer.Exit":
         """Write what went wrong as one line, and return what ends the program."""
         if self.debug:
             logging.getLogger("kafka_async").error("traceback follows", exc_info=error)
         text = " ".join(map(str, error.args)) if isinstance(error, BrokerResponseError) else str(error)  # without Kafka's code
-        to_stderr(f"kafka-async: {printable(' '.join(text.split())) or type(error).__name__}\n")
+        text = self.spelled(" ".join(text.split()))
+        to_stderr(f"kafka-async: {printable(text) or type(error).__name__}\n")
         return self.end(USAGE_ERROR if isinstance(error, ImportError) else FAILED)  # an extra that an option needs is missing
 
     def end(self, code: int) -> "typer.Exit":

@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 
 from ...application.reading.arrow import scalar_of
 from ...model import TopicPartition
-from ...values import define, field, frozen
+from ...values import define, evolve, field, frozen
+from ..tables.layout import REASON
 from .forms import GROUP_BYTES, Form, FormWriter
 from .parts import AT_ONCE, ExportPart, cut, ranges_of, rounds
 from .whole import only_one, whole_file, write_whole
@@ -63,6 +64,8 @@ class Written:
     parts: int = 1
     left_out: int = 0
     """Parts that were there already."""
+    bad: int = 0
+    """Rows whose value could not be decoded, and which have the reason beside them."""
 
 
 @contextmanager
@@ -93,24 +96,30 @@ class _Kept:
         self.closed = True
 
 
-async def to_stream(table: Table, stream: Any, form: Form) -> int:
-    """Write all rows of a table to a ``pyarrow.NativeFile``; return how many there were."""
+async def to_stream(table: Table, stream: Any, form: Form) -> Written:
+    """Write all rows of a table to a ``pyarrow.NativeFile``; the size of what is written is not known."""
     schema = await _in_thread(lambda: table.schema)
-    rows = 0
+    rows = bad = 0
     with form.open(stream, schema) as writer:
         async with aclosing(aiter(table)) as batches:  # type: ignore[type-var]  # a scan's are an asynchronous generator
             async for batch in batches:
                 await _in_thread(writer.write, batch)
                 rows += batch.num_rows
+                bad += _bad(batch)
         await _in_thread(writer.finish)
-    return rows
+    return Written(rows, 0, bad=bad)
 
 
 async def to_file(table: Table, path: Path, form: Form) -> Written:
     """Write a table to a file, which is there whole or not at all. Raises ``OSError``, and what reading raises."""
     with whole_file(path) as stream:
-        rows = await to_stream(table, stream, form)
-    return Written(rows, _size(path))
+        written = await to_stream(table, stream, form)
+    return evolve(written, size=_size(path))
+
+
+def _bad(batch: Any) -> int:
+    """Return how many rows say why their value could not be decoded."""
+    return batch.num_rows - int(batch.column(REASON).null_count) if REASON in batch.schema.names else 0
 
 
 def _size(path: Path) -> int:
@@ -150,11 +159,13 @@ class Folder:
             missing = [part for part in parts if not self._file(part).exists()]
             if missing and len(missing) < len(parts):
                 self.notify(f"{self.path}: going on, {len(parts) - len(missing)} of {len(parts)} parts are there")
-            rows = 0
+            rows = bad = 0
             for chosen in rounds(missing, self.part_offsets, self.at_once):
                 table = source.table(state["ranges"], state["kept"], ranges_of(chosen))
-                rows += await self._write(table, chosen, state)
-            return Written(rows, sum(_size(self._file(part)) for part in missing), len(missing), len(parts) - len(missing))
+                more, more_bad = await self._write(table, chosen, state)
+                rows, bad = rows + more, bad + more_bad
+            size = sum(_size(self._file(part)) for part in missing)
+            return Written(rows, size, len(missing), len(parts) - len(missing), bad)
 
     def _file(self, part: ExportPart) -> Path:
         return self.path / part.name(self.form.ending)
@@ -190,8 +201,11 @@ class Folder:
         write_whole(self.path / STATE, json.dumps(state, indent=1).encode())
         return state
 
-    async def _write(self, table: Table, parts: Sequence[ExportPart], state: Mapping[str, Any]) -> int:
-        """Write some parts, of different partitions. If it fails, none of them is there that is not whole."""
+    async def _write(self, table: Table, parts: Sequence[ExportPart], state: Mapping[str, Any]) -> tuple[int, int]:
+        """Write some parts, of different partitions. If it fails, none of them is there that is not whole.
+
+        Returns how many rows there were, and how many of them are bad.
+        """
         schema = await _in_thread(lambda: table.schema)
         if schema != pa.ipc.read_schema(pa.py_buffer(base64.b64decode(state["schema"]))):
             raise ValueError(
@@ -199,7 +213,7 @@ class Folder:
                 "another folder"
             )
         kept = [name for name in schema.names if name != self.partition_column or not self.drops_partition]
-        rows = 0
+        rows = bad = 0
         with ExitStack() as stack:
             writers: dict[int, FormWriter] = {}
             for part in parts:
@@ -212,9 +226,10 @@ class Folder:
                     for number, some in _by_partition(batch, self.partition_column):
                         await _in_thread(writers[number].write, some.select(kept))
                     rows += batch.num_rows
+                    bad += _bad(batch)
             for writer in writers.values():
                 await _in_thread(writer.finish)
-        return rows
+        return rows, bad
 
 
 def _said(name: str, value: Any) -> str:

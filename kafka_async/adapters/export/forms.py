@@ -6,6 +6,7 @@ of rows.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import PurePath
 from typing import Any, Final, Self
 
@@ -270,6 +271,8 @@ class _Packed(FormWriter):
 
     def abandon(self) -> None:
         self.writer.abandon()
+        with suppress(OSError):  # nobody wants what that writes, but a stream that is left open complains on standard error
+            self.stream.close()
 
 
 _OPEN: Final[Mapping[str, Callable[[Any, Any, int], FormWriter]]] = {

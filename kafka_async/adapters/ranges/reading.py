@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Final
 
+from ...application.reading.ranges import RANGE_BATCH_BYTES
 from ...errors import (
     DataLossError,
     KafkaError,
@@ -70,14 +71,14 @@ class RangesReading:
         self._ranges = ranges
         self._consumer.assign_ranges(ranges)
 
-    def next(self, wanted: Collection[str]) -> "Columns | None":
-        """Return the next columns, ``None`` at the end."""
+    def next(self, wanted: Collection[str], batch_bytes: int = RANGE_BATCH_BYTES) -> "Columns | None":
+        """Return the next columns, about ``batch_bytes`` of them, ``None`` at the end."""
         patience = min(_PATIENCE_MS, float(self._policy.timeout_ms))
         deadline = time.monotonic() + self._policy.timeout_ms / 1000
         while True:
             try:
                 try:
-                    columns = self._consumer.next_columns(wanted, timeout_ms=patience)
+                    columns = self._consumer.next_columns(wanted, batch_bytes=batch_bytes, timeout_ms=patience)
                     if columns is None or self._is_confirmed():
                         return columns
                 except (OffsetOutOfRangeError, LogTruncationError) as error:

@@ -20,12 +20,12 @@ _log = logging.getLogger("kafka_async.scan")
 class ValueForm:
     """The arguments about values."""
 
+    on_bad: str
     values: str | None = None
     schema: Any = None
     registry: str | Mapping[str, str] | None = field(default=None, repr=False)
     message: str | None = None
     timezone: str = "UTC"
-    on_bad: str = "column"
 
     @property
     def skips(self) -> bool:

@@ -266,8 +266,8 @@ class Pinning:
         if held:
             which = ", ".join(f"{count} of {tp}" for tp, count in sorted(held.items()))
             _log.warning(
-                "%d offsets are held back by transactions that are still open, and left out: %s; refresh() reads them once they "
-                "have ended, and isolation_level='read_uncommitted' reads them now",
+                "%d offsets are held back by transactions that are still open, and left out: %s; a later scan reads them once "
+                "they have ended, and isolation_level='read_uncommitted' reads them now",
                 sum(held.values()),
                 which,
             )

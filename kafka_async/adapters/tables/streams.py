@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
+from ...application.reading.ranges import RANGE_BATCH_BYTES
 from ...errors import ConsumerStoppedError
 from ...values import define, field, frozen
 from ..ranges.planner import OffsetRange
@@ -19,6 +20,8 @@ from .progress import Way
 
 STOP_MS: Final = 2_000.0
 """Milliseconds that closing a consumer may take."""
+DECODED_BYTES: Final = 4_000_000
+"""About how many bytes of records are decoded at a time: what a decoder does once for each batch is then little."""
 TIMEOUT_MS: Final = 60_000
 """Milliseconds without a record after which a reading gives up, as ``default_api_timeout_ms``."""
 
@@ -98,11 +101,12 @@ def read(job: Job, tasks: Iterable[Sequence[OffsetRange]], opened: Opened, repor
     """Yield the records of tasks, one after the other. ``report`` is called with what is lost."""
     policy = LossPolicy(fails=job.fails, remedy=REMEDY, report=report, timeout_ms=TIMEOUT_MS)
     wanted, way = job.layout.wanted, Way()
+    size = RANGE_BATCH_BYTES if job.layout.decoder is None else DECODED_BYTES
     with opened.consumer(job.options) as consumer:
         for task in tasks:
             way.begin(task)
             reading = RangesReading(consumer, task, policy)
-            while (columns := reading.next(wanted)) is not None:
+            while (columns := reading.next(wanted, size)) is not None:
                 if columns.rows:
                     yield Stretch(job.layout.build(columns), way.passed(columns))
             yield Stretch(None, way.rest())

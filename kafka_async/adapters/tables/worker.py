@@ -6,6 +6,7 @@ parent is gone, so is this process, whatever it is waiting for.
 """
 
 import array
+import gc
 import io
 import json
 import os
@@ -90,6 +91,8 @@ def main() -> None:
     parent = Parent(socket.socket(fileno=int(sys.argv[1])))
     try:
         job: Job = pickle.load(sys.stdin.buffer)  # noqa: S301  # of the process that started this one
+        gc.freeze()
+        gc.enable()  # what started this process has turned it off
         threading.Thread(target=parent.listen, name="kafka_async scan worker", daemon=True).start()
         for stretch in read(job, parent.tasks(), Opened(), lambda text: parent.tell("lost", text)):
             if stretch.batch is None:

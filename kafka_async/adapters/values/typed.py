@@ -29,7 +29,7 @@ from .times import zone
 
 VALUES: Final = ("json", "avro", "protobuf", "text")
 """What ``values`` may be."""
-ON_BAD: Final = ("raise", "null", "column")
+ON_BAD: Final = ("column", "null", "raise")
 """What ``on_bad`` may be."""
 INFER: Final = "infer"
 """What ``schema`` is where the fields of JSON are found in a sample."""
@@ -52,9 +52,9 @@ _ARGUMENTS: Final = {
 def decoder(
     values: str,
     *,
+    on_bad: str,
     schema: Any = None,
     registry: Registered | None = None,
-    on_bad: str = "raise",
     topics: Sequence[str] = (),
     timezone: str = "UTC",
     message: str | None = None,
@@ -75,9 +75,9 @@ def decoder(
     asked once, for the JSON Schema that names the fields; ``conflicts`` say which of them are texts for want of a type.
     ``topics``: what is read, where that is known: the subject is ``TOPIC-value`` if the registry's options do not name it.
 
-    ``on_bad``: ``raise`` ends at the first bad value, with ``DeserializationError``; ``null`` has null in place of the fields that
-    cannot be read; with ``column`` the bytes of such a value are in the column ``_corrupt`` too, and why in ``_corrupt_reason``.
-    ``without_bad`` leaves such rows out.
+    ``on_bad``: ``column`` has null in place of the fields that cannot be read, the bytes of such a value in the column
+    ``_corrupt``, and why in ``_corrupt_reason``; ``null`` is just null; ``raise`` ends at the first bad value, with
+    ``DeserializationError``.
 
     ``timezone``: of times in JSON that name none.
 
@@ -289,13 +289,6 @@ class FieldsDecoder:
             raise DeserializationError(f"{at_offset(topic, partition, offset)}: the value cannot be decoded: {bad[place]}")
         about = bad_columns(values, bad) if self.on_bad == "column" else []
         return _batch([*arrays, *about], (*self.kinds, *(_ABOUT_BAD if about else ())), len(values)).select(self.schema.names)
-
-
-def without_bad(batch: Any) -> Any:
-    """Return a batch of a decoder with ``on_bad="column"`` without the rows of bad values, and without the columns about them."""
-    fields = batch.select([name for name in batch.schema.names if name not in (CORRUPT, REASON)])
-    reasons = batch.column(REASON)
-    return fields if reasons.null_count == len(reasons) else fields.filter(pc.is_null(reasons))
 
 
 def _batch(arrays: Sequence[Any], fields: Fields, rows: int) -> Any:

@@ -87,8 +87,8 @@ def test_values_become_the_fields_of_a_schema(brokers: str, tmp_path: Path) -> N
     assert table.num_rows == 8
 
 
-def test_a_bad_value_ends_the_export_with_its_place_and_leaves_no_file(brokers: str, tmp_path: Path) -> None:
-    result = export(brokers, "-o", tmp_path / "orders.parquet", *SCHEMA)
+def test_a_bad_value_may_end_the_export_with_its_place_and_leaves_no_file(brokers: str, tmp_path: Path) -> None:
+    result = export(brokers, "-o", tmp_path / "orders.parquet", *SCHEMA, "--on-bad", "raise")
 
     assert result.exit_code == 1
     assert (
@@ -98,15 +98,15 @@ def test_a_bad_value_ends_the_export_with_its_place_and_leaves_no_file(brokers: 
     assert files(tmp_path) == []
 
 
-def test_bad_values_have_a_column_of_their_own_if_that_is_asked_for(brokers: str) -> None:
-    result = export(
-        brokers, "-o", "-", "--format", "ndjson", *SCHEMA, "--on-bad", "column", "--since", "1:1", "-p", 1, "--until", "1:2"
-    )
+def test_bad_values_have_a_column_of_their_own_and_are_counted(brokers: str, tmp_path: Path) -> None:
+    result = export(brokers, "-o", "-", "--format", "ndjson", *SCHEMA, "--since", "1:1", "-p", 1, "--until", "1:2")
 
     assert json.loads(result.stdout) == {
         "id": None, "at": None, "_corrupt": '{"id":"three"}', "_corrupt_reason": "field 'id': expected BIGINT, found a string",
         "_kafka_partition": 1, "_kafka_offset": 1, "_kafka_timestamp": "1970-01-01T00:00:01.003Z",
     }  # fmt: skip
+    for where in (tmp_path / "orders.csv", f"{tmp_path}/parts/"):
+        assert ", 1 of them could not be decoded: _corrupt_reason says why" in export(brokers, "-o", where, *SCHEMA).stderr
 
 
 def test_the_fields_of_json_are_found_if_none_are_named(brokers: str) -> None:
@@ -114,15 +114,15 @@ def test_the_fields_of_json_are_found_if_none_are_named(brokers: str) -> None:
 
     assert result.exit_code == 0
     head, *rows = result.stdout.splitlines()
-    assert head == '"id","at","note","_kafka_partition","_kafka_offset","_kafka_timestamp"'
+    assert head == '"id","at","note","_corrupt","_corrupt_reason","_kafka_partition","_kafka_offset","_kafka_timestamp"'
     assert sorted(rows) == [
-        "0,2026-01-02 03:04:05.000000Z,,0,0,1970-01-01 00:00:01.000Z",
-        "1,2026-01-02 03:04:05.000000Z,,1,0,1970-01-01 00:00:01.001Z",
+        "0,2026-01-02 03:04:05.000000Z,,,,0,0,1970-01-01 00:00:01.000Z",
+        "1,2026-01-02 03:04:05.000000Z,,,,1,0,1970-01-01 00:00:01.001Z",
     ]
-    assert "field 'note' is always null: STRING" in result.stderr
+    assert "% --schema 'infer': field 'note' is always null: STRING" in result.stderr
 
 
-def test_texts_and_columns_and_compression(brokers: str, tmp_path: Path) -> None:
+def test_texts_and_columns_and_compression(brokers: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "orders.ndjson.gz"
     result = export(
         brokers, "-o", path, "--values", "text", "--columns", "_kafka_key, value", "--since", "0:0,1:99", "--until", "0:1"
@@ -130,6 +130,7 @@ def test_texts_and_columns_and_compression(brokers: str, tmp_path: Path) -> None
     assert result.exit_code == 1  # partition 1 does not go as far
     assert "1:99" not in result.stderr
     assert "orders-1" in result.stderr
+    assert capfd.readouterr().err == "", "pyarrow has nothing to complain of"
 
     result = export(brokers, "-o", path, "--values", "text", "--columns", "_kafka_key, value", "-p", 0, "--until", "0:1")
     assert result.exit_code == 0, result.stderr
@@ -144,8 +145,8 @@ def test_texts_and_columns_and_compression(brokers: str, tmp_path: Path) -> None
     [
         (["-o", "orders.txt"], "'orders.txt': expected a name that ends in .parquet, .arrow, .csv, .ndjson, or in / for a folder"),
         (["-o", "-"], "-o - needs --format"),
-        (["-o", "o.csv", "--since", "5"], "since='5': a number could be an offset or a time"),
-        (["-o", "o.csv", "--since", "nope"], "since='nope': expected 'beginning'"),
+        (["-o", "o.csv", "--since", "5"], "--since '5': a number could be an offset or a time"),
+        (["-o", "o.csv", "--since", "nope"], "--since 'nope': expected 'beginning'"),
         (["-o", "o.csv", "--format", "xls"], "'xls': expected one of parquet, arrow, csv, ndjson"),
         (["-o", "o.csv", "--values", "jsn"], "did you mean 'json'?"),
         (["-o", "o.csv", "--schema", "id INT"], "--schema needs --values"),
@@ -154,7 +155,10 @@ def test_texts_and_columns_and_compression(brokers: str, tmp_path: Path) -> None
         (["-o", "o.csv", "--part-size", "5"], "--part-size is for folders: end the name with /"),
         (["-o", "o.csv", "--registry-option", "a=b"], "--registry-option needs -r"),
         (["-o", "o.csv", "-X", "group.id=g"], "group_id: an export joins no group and commits nothing"),
-        (["-o", "o.csv", "--columns", "nothing"], "'nothing' is not one of"),
+        (["-o", "o.csv", "--columns", "nothing"], "--columns: 'nothing' is not one of"),
+        (["-o", "o.csv", "--on-loss", "pass"], "--on-loss 'pass': expected 'raise' or 'skip'"),
+        (["-o", "o.csv", "--late", "5"], "--late"),
+        (["-o", "o.csv", "--values", "protobuf", "--schema", "x"], "--schema needs --message, the full name of the message"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_is_asked(arguments: list[str], why: str) -> None:

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,11 @@ pytestmark = pytest.mark.brokers
 
 def children() -> set[int]:
     """Return the processes that this one has started, and that are there still."""
-    found = (task.joinpath("children").read_text().split() for task in Path("/proc/self/task").iterdir())
-    return {int(pid) for pids in found for pid in pids}
+    found: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended meanwhile
+            found.update(map(int, task.joinpath("children").read_text().split()))
+    return found
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from kafka_async.adapters.values import typed
 from kafka_async.application.reading.arrow import SCHEMA
+
+
+def decoder(values: str, *, on_bad: str = "raise", **more: Any) -> typed.FieldsDecoder:
+    """Return a decoder that ends at the first bad value, unless a test wants something else."""
+    return typed.decoder(values, on_bad=on_bad, **more)
 
 
 def records(

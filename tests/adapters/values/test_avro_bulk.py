@@ -18,9 +18,8 @@ from kafka_async.adapters.values.avro import AvroDecoder  # noqa: E402  # needs 
 from kafka_async.adapters.values.avro_schema import Types, plain  # noqa: E402  # needs pyarrow
 from kafka_async.adapters.values.framed import FRAME  # noqa: E402  # beside the others
 from kafka_async.adapters.values.registry import RegisteredSchema  # noqa: E402  # beside the others
-from kafka_async.adapters.values.typed import decoder  # noqa: E402  # beside the others
 
-from .batches import records  # noqa: E402  # needs pyarrow
+from .batches import decoder, records  # noqa: E402  # needs pyarrow
 from .registry_server import registry_server  # noqa: E402  # beside the others
 
 pytestmark = pytest.mark.skipif(not avro_bulk.AVAILABLE, reason="the compiled reader was not built: pip install -e .")

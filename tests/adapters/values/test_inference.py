@@ -9,9 +9,8 @@ pa = pytest.importorskip("pyarrow")
 pytest.importorskip("msgspec", reason="msgspec is not installed: pip install '.[json]'")
 
 from kafka_async.adapters.values.inference import MOST_FIELDS, Inferred, infer  # noqa: E402  # needs pyarrow
-from kafka_async.adapters.values.typed import decoder  # noqa: E402  # needs pyarrow
 
-from .batches import records  # noqa: E402  # needs pyarrow
+from .batches import decoder, records  # noqa: E402  # needs pyarrow
 
 TIME = pa.timestamp("us", tz="UTC")
 

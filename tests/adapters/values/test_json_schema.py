@@ -12,10 +12,9 @@ pytest.importorskip("msgspec", reason="msgspec is not installed: pip install '.[
 from kafka_async.adapters.values.framed import FRAME  # noqa: E402  # needs pyarrow
 from kafka_async.adapters.values.json_schema import fields_of  # noqa: E402  # needs pyarrow
 from kafka_async.adapters.values.registry import RegisteredSchema  # noqa: E402  # beside the others
-from kafka_async.adapters.values.typed import decoder  # noqa: E402  # needs pyarrow
 from kafka_async.errors import KafkaConfigurationError  # noqa: E402  # beside the others
 
-from .batches import records  # noqa: E402  # needs pyarrow
+from .batches import decoder, records  # noqa: E402  # needs pyarrow
 from .registry_server import registry_server  # noqa: E402  # beside the others
 
 

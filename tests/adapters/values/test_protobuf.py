@@ -22,10 +22,10 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # 
 from kafka_async.adapters.values import registry as module  # noqa: E402  # beside the others
 from kafka_async.adapters.values.decoding import ValueDecoder  # noqa: E402  # needs pyarrow
 from kafka_async.adapters.values.formats import decoder_for  # noqa: E402  # needs pyarrow
-from kafka_async.adapters.values.typed import decoder as typed  # noqa: E402  # needs pyarrow
 from kafka_async.errors import DeserializationError, KafkaConfigurationError  # noqa: E402  # beside the others
 from kafka_async.network.backoff import ExponentialBackoff  # noqa: E402  # beside the others
 
+from .batches import decoder as typed  # noqa: E402  # needs pyarrow
 from .batches import records  # noqa: E402  # needs pyarrow
 from .registry_server import RegistryServer, registry_server  # noqa: E402  # beside the others
 
