@@ -2,6 +2,7 @@
 
 import base64
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -168,7 +169,7 @@ def export(
     reading["on_loss"] = on_loss
     where = {"since": _offsets(since), "until": _offsets(until), "late": late, "partitions": partitions or None}
     consumer = _consumer(settings, config, {"bootstrap_servers": brokers, "isolation_level": isolation})
-    how = {"progress": not quiet, "processes": processes or 1}
+    how = {"progress": not quiet and sys.stderr.isatty(), "processes": processes or 1}
     source = _Topic(topic=topic, where=where, reading=reading, how=how, consumer=consumer)
     try:
         source.scan()  # asks nothing, and refuses what makes no sense

@@ -257,7 +257,7 @@ class Scan:
 
     _request: ScanRequest
     error: BaseException | None = field(default=None, init=False)
-    """Why the last Arrow stream ended early: what reads it has an error of its own with the text of this one."""
+    """Why the last Arrow stream, or query of polars, ended early: the error of what reads it may have only the text of this one."""
     _pinned: Pinned | None = field(default=None, init=False, repr=False)
     _layout: TableLayout | None = field(default=None, init=False, repr=False)
     _losses: list[str] = field(factory=list, init=False, repr=False)
@@ -316,7 +316,7 @@ class Scan:
 
     def to_arrow_batch_reader(self) -> "pyarrow.RecordBatchReader":
         """Return a ``pyarrow.RecordBatchReader``, which reads on as it is read."""
-        return pa.RecordBatchReader.from_batches(self.schema, self._keeping_error())
+        return pa.RecordBatchReader.from_batches(self.schema, self._keeping_error(lambda layout: layout))
 
     def to_polars(self) -> "polars.DataFrame":
         """Return all records as a polars DataFrame, without copying them."""
@@ -324,7 +324,10 @@ class Scan:
 
     def lazy(self) -> "polars.LazyFrame":
         """Return a polars LazyFrame: a query reads only the columns, and as many records, as it needs."""
-        return frames.lazy(lambda: self.schema, self._frames)
+        return frames.lazy(
+            lambda: self.schema,
+            lambda names: self._keeping_error(lambda layout: layout if names is None else layout.select(names)),
+        )
 
     def to_pandas(self) -> "pandas.DataFrame":
         """Return all records as a pandas DataFrame with Arrow's columns (``pandas.ArrowDtype``), without copying them."""
@@ -465,14 +468,10 @@ class Scan:
         self._losses.append(text)
         _log.warning("%s", text)
 
-    def _frames(self, names: Sequence[str] | None) -> Iterator[Any]:
-        with closing(self._read(lambda layout: layout if names is None else layout.select(names))) as reading:
-            yield from reading
-
-    def _keeping_error(self) -> Iterator[Any]:
+    def _keeping_error(self, change: Callable[[TableLayout], TableLayout]) -> Iterator[Any]:
         self.error = None
         try:
-            with closing(self._read()) as reading:
+            with closing(self._read(change)) as reading:
                 yield from reading
         except Exception as error:
             self.error = error

@@ -20,7 +20,7 @@ from .progress import Way
 
 STOP_MS: Final = 2_000.0
 """Milliseconds that closing a consumer may take."""
-DECODED_BYTES: Final = 4_000_000
+DECODED_BYTES: Final = 2_500_000
 """About how many bytes of records are decoded at a time: what a decoder does once for each batch is then little."""
 TIMEOUT_MS: Final = 60_000
 """Milliseconds without a record after which a reading gives up, as ``default_api_timeout_ms``."""
