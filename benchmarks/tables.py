@@ -1,8 +1,8 @@
-"""A topic into a table: two million records of 100 bytes, each time in a fresh process.
+"""A topic into a table: two million records of 100 bytes as they are, and five million decoded, each time in a fresh process.
 
 Decides: what is compared. ``kafka_async.getarrow`` reads on and on with a consumer and drops each batch; ``scan`` finds out where
-the log ends, and drops them too. ``confluent.frame`` is the loop that people write: lists of values into a DataFrame. Owns
-the processes that it starts. What is timed is a whole process, with its imports.
+the log ends, and drops them too. ``confluent.frame`` is the loop that people write: lists of values into a DataFrame. ``daft`` is
+there if it is installed. Owns the processes that it starts. What is timed is a whole process, with its imports.
 """
 
 import os
@@ -10,6 +10,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from importlib.util import find_spec
 from typing import Final
 
 from attrs import evolve
@@ -19,16 +21,19 @@ from benchmarks.plan import Plan, rotate
 from benchmarks.report import Group
 
 SHAPE: Final = Shape(partitions=2)
+DECODED: Final = Shape(partitions=2, records=5_000_000)
+"""Enough that starting a second process is little of it."""
 QUICK: Final = 20_000
 
 _SCAN: Final = """
 import sys
 from kafka_async import scan
 
-table = scan(sys.argv[2], bootstrap_servers=sys.argv[1], processes={processes})
+table = scan(sys.argv[2], bootstrap_servers=sys.argv[1], processes={processes}{values})
 rows = {rows}
 assert rows == int(sys.argv[3]), rows
 """
+_JSON: Final = ', values="json", schema="id BIGINT, user STRING, amount DOUBLE, note STRING"'
 _DROPPED: Final = "sum(batch.num_rows for batch in table)"
 PROGRAMS: Final[Mapping[str, str]] = {
     "kafka_async.getarrow": """
@@ -42,10 +47,10 @@ with KafkaConsumer(bootstrap_servers=sys.argv[1], auto_offset_reset="earliest") 
     while left:
         left -= consumer.getarrow(timeout_ms=5000, max_records=16_384).num_rows
 """,
-    "kafka_async.scan": _SCAN.format(processes=1, rows=_DROPPED),
-    "kafka_async.scan.2": _SCAN.format(processes=2, rows=_DROPPED),
-    "kafka_async.to_arrow": _SCAN.format(processes=1, rows="table.to_arrow().num_rows"),
-    "kafka_async.to_polars": _SCAN.format(processes=1, rows="table.to_polars().height"),
+    "kafka_async.scan": _SCAN.format(processes=1, values="", rows=_DROPPED),
+    "kafka_async.scan.2": _SCAN.format(processes=2, values="", rows=_DROPPED),
+    "kafka_async.to_arrow": _SCAN.format(processes=1, values="", rows="table.to_arrow().num_rows"),
+    "kafka_async.to_polars": _SCAN.format(processes=1, values="", rows="table.to_polars().height"),
     "confluent.frame": """
 import sys
 import polars
@@ -69,23 +74,38 @@ kinds = {"partition": polars.Int32, "offset": polars.Int64, "timestamp": polars.
 assert polars.DataFrame(columns, schema=kinds).height == int(sys.argv[3])
 """,
 }
+_DAFT: Final = """
+import sys
+import daft
+
+frame = daft.read_kafka(bootstrap_servers=sys.argv[1], topics=[sys.argv[2]], start="earliest", end="latest")
+assert frame.to_arrow().num_rows == int(sys.argv[3])
+"""
+OF_JSON: Final[Mapping[str, str]] = {
+    "kafka_async.json": _SCAN.format(processes=1, values=_JSON, rows=_DROPPED),
+    "kafka_async.json.2": _SCAN.format(processes=2, values=_JSON, rows=_DROPPED),
+}
 
 
 def tables(plan: Plan, _: Sequence[Shape]) -> Iterator[Group]:
-    """How long a topic takes to become a table, from a fresh process, beside a loop around confluent-kafka."""
-    shape = evolve(SHAPE, records=QUICK) if plan.quick else SHAPE
-    topic = plan.topics.filled(shape)
+    """How long a topic takes to become a table, from a fresh process, beside confluent-kafka in a loop, and Daft if it is there."""
+    raw = {**PROGRAMS, "daft": _DAFT} if find_spec("daft") is not None else PROGRAMS
+    for shape, programs, what in ((SHAPE, raw, "tables"), (DECODED, OF_JSON, "tables of JSON")):
+        if plan.quick:
+            shape = evolve(shape, records=QUICK)
+        topic = plan.topics.filled(shape)
+        runs = rotate(plan, list(programs), partial(_measured, plan.bootstrap, topic, shape.records, programs))
+        yield Group(command="tables", title=f"{what}: {shape}", shape=shape, runs=runs)
 
-    def measure(client: str) -> dict[str, float]:
-        words = [sys.executable, "-c", PROGRAMS[client], plan.bootstrap, topic, str(shape.records)]
-        began = time.monotonic()
-        process = subprocess.Popen(words)  # noqa: S603  # ours
-        _, status, used = os.wait4(process.pid, 0)
-        seconds = time.monotonic() - began
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
-            raise RuntimeError(f"{client} ended with {process.returncode}")
-        cpu = used.ru_utime + used.ru_stime  # of what it has started too
-        return {"records_per_s": shape.records / seconds, "seconds": seconds, "cpu_us_per_record": cpu / shape.records * 1e6}
 
-    yield Group(command="tables", title=f"tables: {shape}", shape=shape, runs=rotate(plan, list(PROGRAMS), measure))
+def _measured(bootstrap: str, topic: str, records: int, programs: Mapping[str, str], client: str) -> dict[str, float]:
+    words = [sys.executable, "-c", programs[client], bootstrap, topic, str(records)]
+    began = time.monotonic()
+    process = subprocess.Popen(words)  # noqa: S603  # ours
+    _, status, used = os.wait4(process.pid, 0)
+    seconds = time.monotonic() - began
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"{client} ended with {process.returncode}")
+    cpu = used.ru_utime + used.ru_stime  # of what it has started too
+    return {"records_per_s": records / seconds, "seconds": seconds, "cpu_us_per_record": cpu / records * 1e6}
