@@ -18,6 +18,7 @@ from opentelemetry.trace import SpanContext, SpanKind, StatusCode, TraceFlags
 
 from kafka_async import Failed, KafkaConsumer, ProcessingError, ProcessingStatistics, Reject, Retry, RetryLater, Skip
 from kafka_async.adapters.dead_letters import DeadLetters
+from kafka_async.adapters.retry_topics import RetryTopics
 from kafka_async.adapters.tracing import BUCKETS, DURATION, Tracing, continued
 from kafka_async.testing import Cluster
 
@@ -77,7 +78,7 @@ async def processed(cluster: Cluster, count: int, handler: Callable[..., Any], *
 
 
 def _over(seen: ProcessingStatistics) -> int:
-    return seen.handled + seen.skipped + seen.dead_letters
+    return seen.handled + seen.skipped + seen.dead_letters + seen.redelivered
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
@@ -383,6 +384,30 @@ def test_a_dead_letter_continues_the_trace_and_its_headers_do_not_grow() -> None
     assert parent.startswith(b"00-%032x-%016x-" % (span.context.trace_id, span.context.span_id))
     assert not [name for name, _ in written if name == "tracestate"]
     assert ("kept", b"1") in written
+
+
+def test_a_copy_in_a_retry_topic_continues_the_trace_of_the_attempt_and_has_one_header_for_it() -> None:
+    program, sent = Program(), list[tuple[str, Headers]]()
+    cluster = orders([("traceparent", TRACEPARENT), ("kept", b"1")])
+    cluster.topic("orders.billing.retry.1")
+
+    class Producer:
+        async def send_and_wait(self, topic: str, *, value: Any, key: Any, headers: Headers) -> None:
+            sent.append((topic, headers))
+
+    async def handle(record: Any) -> None:
+        raise ValueError
+
+    retry = RetryTopics(Producer(), delays=(1,), then="skip")
+    run(processed(cluster, 1, handle, on_failure=retry, tracing=program.tracing()))
+    (span,), ((topic, written),) = program.finished(), sent
+    assert topic == "orders.billing.retry.1"
+    assert span.context is not None
+    (parent,) = [value for name, value in written if name == "traceparent"]
+    assert parent is not None
+    assert parent.startswith(b"00-%032x-%016x-" % (span.context.trace_id, span.context.span_id))
+    assert len(dict(written)) == len(written)
+    assert dict(written)["retry-attempts"] == b"1"
 
 
 def test_headers_stay_as_they_are_without_a_span() -> None:
