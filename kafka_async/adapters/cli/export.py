@@ -162,7 +162,10 @@ def export(
     if values is None and (unused := [name for name, each in of_values.items() if each is not None]):
         raise typer.BadParameter(f"--{unused[0].replace('_', '-')} needs --values")
     if values is not None:
+        from ..tables.forms import ON_BAD
+
         of_values["values"] = values
+        of_values["on_bad"] = on_bad or ON_BAD[0]  # said, so that a folder keeps it
         of_values["schema"] = of_values["schema"] or ("infer" if values == "json" and registry is None else None)
     reading = {name: each for name, each in of_values.items() if each is not None}
     reading["columns"] = None if columns is None else [name.strip() for name in columns.split(",")]

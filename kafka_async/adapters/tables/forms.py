@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from ..values.columns import BatchDecoder
 
 INFER: Final = "infer"
-_ON_BAD: Final = ("column", "null", "skip", "raise")
+ON_BAD: Final = ("column", "null", "skip", "raise")
+"""What ``on_bad`` may be; the first unless something is said."""
 _log = logging.getLogger("kafka_async.scan")
 
 
@@ -39,8 +40,8 @@ class ValueForm:
 
     def check(self) -> None:
         """Raise ``KafkaConfigurationError`` for what makes no sense, as far as nobody has to be asked."""
-        if self.on_bad not in _ON_BAD:
-            expected = f"expected one of {', '.join(_ON_BAD)}{did_you_mean(str(self.on_bad), _ON_BAD)}"
+        if self.on_bad not in ON_BAD:
+            expected = f"expected one of {', '.join(ON_BAD)}{did_you_mean(str(self.on_bad), ON_BAD)}"
             raise KafkaConfigurationError(f"on_bad={self.on_bad!r}: {expected}")
         if self.values is None:
             for name in ("schema", "registry", "message"):

@@ -7,7 +7,7 @@ records. Each reading has a consumer of its own, which joins no group and commit
 import logging
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, Unpack
@@ -28,7 +28,7 @@ from .layout import TableLayout, check_columns, layout_of
 from .moments import Moment, moment, partition_of, span
 from .pinning import Asked, Pinned, PinnedRanges, Pinning, topics_of
 from .progress import Counter, ScanProgress, for_people
-from .streams import Job, Opened, Stretch, read
+from .streams import STOP_MS, Job, Opened, Stretch, read
 
 if TYPE_CHECKING:
     from datetime import date, timedelta
@@ -232,14 +232,19 @@ class Reading:
     """One reading of a scan that is under way, as an iterator over record batches."""
 
     opened: Opened
-    batches: Iterator[Any]
+    batches: Generator[Any]
+    over: threading.Event
 
     def __iter__(self) -> Iterator[Any]:
         return self.batches
 
     def close(self) -> None:
-        """End it, from any thread."""
+        """End it, from any thread; what it has opened is gone then, other processes among it."""
         self.opened.close()
+        try:
+            self.batches.close()
+        except ValueError:  # another thread is within: it finds everything stopped, and leaves
+            self.over.wait(STOP_MS / 1000)
 
 
 @define(eq=False)
@@ -424,10 +429,10 @@ class Scan:
     def _read(
         self, change: Callable[[TableLayout], TableLayout] = lambda layout: layout, *, shows: bool = False, ordered: bool = False
     ) -> Reading:
-        opened = Opened()
-        return Reading(opened, self._batches(opened, change, shows, ordered or self._request.ordered))
+        opened, over = Opened(), threading.Event()
+        return Reading(opened, self._batches(opened, over, change, shows, ordered or self._request.ordered), over)
 
-    def _stretches(self, job: Job, pieces: Sequence[OffsetRange], opened: Opened, ordered: bool) -> Iterator[Stretch]:
+    def _stretches(self, job: Job, pieces: Sequence[OffsetRange], opened: Opened, ordered: bool) -> Generator[Stretch]:
         """Yield what is read, in this process or in others."""
         tasks = _tasks(pieces, ordered, self._request.processes)
         if ordered or self._request.processes == 1 or len(tasks) < 2:
@@ -439,20 +444,24 @@ class Scan:
         opened.add(workers)
         yield from workers
 
-    def _batches(self, opened: Opened, change: Callable[[TableLayout], TableLayout], shows: bool, ordered: bool) -> Iterator[Any]:
-        pinned = self._pin(opened)
-        job, pieces = self._job(opened, change), pinned.pieces()
-        counter = self._counter(pieces, shows)
-        counter.begin()
-        stretches = self._stretches(job, pieces, opened, ordered)
+    def _batches(
+        self, opened: Opened, over: threading.Event, change: Callable[[TableLayout], TableLayout], shows: bool, ordered: bool
+    ) -> Generator[Any]:
         try:
-            for stretch in stretches:
-                counter.add(stretch.passed, *_size(stretch))
-                if stretch.batch is not None and stretch.batch.num_rows:
-                    yield stretch.batch
+            pinned = self._pin(opened)
+            job, pieces = self._job(opened, change), pinned.pieces()
+            counter = self._counter(pieces, shows)
+            counter.begin()
+            with closing(self._stretches(job, pieces, opened, ordered)) as stretches:
+                try:
+                    for stretch in stretches:
+                        counter.add(stretch.passed, *_size(stretch))
+                        if stretch.batch is not None and stretch.batch.num_rows:
+                            yield stretch.batch
+                finally:
+                    counter.end()
         finally:
-            stretches.close()  # type: ignore[attr-defined]  # a generator
-            counter.end()
+            over.set()
 
     def _counter(self, pieces: Sequence[OffsetRange], shows: bool) -> Counter:
         progress = self._request.progress

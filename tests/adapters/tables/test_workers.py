@@ -1,5 +1,6 @@
 """Scans that several processes read."""
 
+import asyncio
 import os
 import re
 import signal
@@ -16,6 +17,7 @@ import pytest
 
 from kafka_async.adapters.tables.scan import scan
 from kafka_async.errors import DataLossError, DeserializationError, KafkaConfigurationError, WorkerError
+from tests.integration.tools import wait_until
 
 from .support import A0, Scanned, filled, scanned
 
@@ -98,6 +100,45 @@ def test_leaving_early_leaves_no_process(large: Scanned) -> None:
     before = children()
     for _ in large.scan("a", processes=2):
         break
+    assert children() == before
+
+
+async def test_a_cancelled_loop_leaves_no_process_whether_it_waits_for_a_batch_or_handles_one(large: Scanned) -> None:
+    before, batches = children(), 0
+
+    async def read(forever: bool) -> None:
+        nonlocal batches
+        async for _ in large.scan("a", processes=2):
+            batches += 1
+            if forever:
+                await asyncio.Event().wait()
+
+    for forever in (True, False):
+        failed: asyncio.Task[None] = asyncio.create_task(read(forever))
+        await asyncio.to_thread(wait_until, lambda: batches if forever else children() - before)  # noqa: B023  # at once
+        failed.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await failed
+        # A loop that is left ends its generator as soon as nothing refers to it, which Python decides.
+        await asyncio.to_thread(wait_until, lambda: children() == before)
+
+
+def test_a_loop_that_is_cancelled_leaves_no_process_when_asyncio_is_over(large: Scanned) -> None:
+    before = children()
+    kept: list[object] = []
+
+    async def read() -> None:
+        async for _ in large.scan("a", processes=2):
+            await asyncio.Event().wait()
+
+    async def cancelled() -> None:
+        reading: asyncio.Task[None] = asyncio.create_task(read())
+        await asyncio.to_thread(wait_until, lambda: len(children() - before) == 2)
+        reading.cancel()
+        kept.extend(await asyncio.gather(reading, return_exceptions=True))  # with all that its frames refer to
+
+    asyncio.run(cancelled())
+    assert isinstance(kept.pop(), asyncio.CancelledError)
     assert children() == before
 
 
