@@ -95,7 +95,7 @@ DESCRIPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "records-running": "records that are being handled",
         "records-waiting": "records that were received and wait for a handler",
         "records-retrying": "records that wait for their next attempt",
-        "records-delayed": "records that are not due yet (`not_before`), and those behind them in their partitions",
+        "records-delayed": "records that are not due yet (not_before), and those behind them in their partitions",
         "partitions-delayed": "partitions that wait until their next record is due",
         "records-held-up": "records that wait for their next attempt, those behind them in their lanes, and those that are not "
         "due: they take no room from others",
