@@ -104,7 +104,7 @@ class Cluster:
             if start < self.logs[partition][0]:
                 raise OffsetOutOfRangeError("gone", {partition: start})
 
-    def next_columns(self, wanted: Any, *, timeout_ms: float | None = None) -> Columns | None:
+    def next_columns(self, wanted: Any, *, batch_bytes: int | None = None, timeout_ms: float | None = None) -> Columns | None:
         """Hand out one partition after the other."""
         if not self._reading:
             return None

@@ -51,7 +51,9 @@ class Script(Cluster):
     def position(self, partition: TopicPartition) -> int:
         return self.left[partition][0]
 
-    def next_columns(self, wanted: Collection[str], *, timeout_ms: float | None = None) -> Columns | None:
+    def next_columns(
+        self, wanted: Collection[str], *, batch_bytes: int | None = None, timeout_ms: float | None = None
+    ) -> Columns | None:
         for partition, (start, end) in self.left.items():
             if start < end:
                 if self.trouble:
