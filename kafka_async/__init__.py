@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .adapters.tables.scan import scan
     from .application.callbacks import ConsumerInterceptor, ConsumerRebalanceListener
     from .application.consumer import KafkaConsumer
+    from .application.processing.breaker import Breaker
     from .application.processing.context import ProcessingContext
     from .application.processing.processing import Processing
     from .application.processing.retry import Failed, Reject, Retry, RetryLater, Skip, exponential
@@ -69,6 +70,7 @@ else:
             ".application.processing.processing": "Processing",
             ".application.processing.retry": "Failed Reject Retry RetryLater Skip exponential",
             ".application.processing.router": "Router",
+            ".application.processing.breaker": "Breaker",
             ".application.processing.context": "ProcessingContext",
             ".application.processing.statistics": "ProcessingStatistics",
             ".application.share.consumer": "ShareConsumer",
@@ -92,6 +94,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AbstractTokenProvider",
     "Assignor",
+    "Breaker",
     "ConsumerConfig",
     "ConsumerInterceptor",
     "ConsumerOptions",

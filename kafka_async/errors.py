@@ -30,6 +30,7 @@ Names are aiokafka's if aiokafka has one, so that ``except`` clauses move over u
         ├── LogTruncationError          the log was truncated below our position (KIP-320)
         ├── DeserializationError        a deserializer raised; carries the raw record; the position is past it
         ├── ProcessingError             a handler of ``process`` that failed for good
+        │   ├── TooManyFailuresError    dead letters are not the exception any more
         │   ├── NoRoute                 a record that takes no route of a ``Router``
         │   └── InvalidValue            a value that is none of the type of its route
         ├── LockLostError               the lock on a record of a share group has ended; others may have it
@@ -211,6 +212,12 @@ class ProcessingError(KafkaError):
         super().__init__(message)
         self.record = record
         self.attempts = attempts
+
+
+class TooManyFailuresError(ProcessingError):
+    """Too many of the last records failed for good (``process(too_many_failures=...)``). ``record`` is the last one; it counts as
+    done, as ``on_failure`` has it.
+    """
 
 
 class NoRoute(ProcessingError):

@@ -9,12 +9,11 @@ from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from ...values import define, field
-from .handling import Queue
 from .items import Item, Pack
 from .lanes import Lanes
 from .process_settings import ProcessSettings
+from .queues import Fate, Queue
 from .router import Route
-from .work import Fate
 
 Unit = Item | Pack
 
@@ -95,9 +94,9 @@ class Bulkheads:
         self.queue.gave_up(unit, fate, now)
         self._leave(unit)
 
-    def retry(self, unit: Unit, due: float, now: float) -> bool:
+    def retry(self, unit: Unit, due: float, now: float, *, counts: bool = True) -> bool:
         self._leave(unit)
-        return self.queue.retry(unit, due, now)
+        return self.queue.retry(unit, due, now, counts=counts)
 
     def interrupted(self, unit: Unit, now: float) -> None:
         self.queue.interrupted(unit, now)

@@ -10,13 +10,13 @@ A worker's task ends only when we end it. A cancellation from anywhere else is t
 """
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import Context, copy_context
 from functools import partial
 from inspect import isawaitable
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from anyio import get_cancelled_exc_class, get_current_task, sleep
 
@@ -32,14 +32,14 @@ from .contexts import IDLE, Changes, called_in, calls, put, rest_of, set_since
 from .feed import Feed
 from .handler_threads import LOOK, HandlerThreads, Outcome, Stint
 from .items import Item, Pack, Record
-from .lanes import Lanes
+from .limits import Gate
 from .process_settings import ProcessSettings
+from .queues import Fate, Queue
 from .redelivery import Redelivered
 from .retry import FINAL, Blame, Reject, Skip, blame, check_return, decided
 from .run_state import Bench, RunState
 from .tasks import Running, Tasks
 from .threads import Threads
-from .work import Fate
 
 if TYPE_CHECKING:
     from .progress import Progress
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 TURN: Final = 0.02
 """Seconds for which handlers that never wait may go on, all workers together, without letting others run on the event loop."""
 
+KEPT: Final = 0.1
+"""Seconds until a record is tried again whose failure was no attempt: others come first."""
 NO_THREADS: Final = "threads for handlers"
 """The outage while every thread that there may be is at work on something whose time is over."""
 ALONE: Final = 0.1
@@ -92,49 +94,6 @@ class Slot:
         return self.running is not None and self.running.cancelled
 
 
-class Queue(Protocol):
-    """The work of the workers. After each unit that was taken comes ``succeeded``, ``gave_up``, ``retry`` or ``interrupted``."""
-
-    @property
-    def lanes(self) -> Lanes: ...
-    @property
-    def held(self) -> int:
-        """Records received and not done."""
-        ...
-
-    def take(self) -> Item | None:
-        """Return the next record to handle."""
-        ...
-
-    def take_pack(self) -> Pack | None:
-        """Return the next records to handle together."""
-        ...
-
-    def is_open(self, unit: Unit) -> bool:
-        """Whether a unit that was taken may still be handled. From any thread."""
-        ...
-
-    def succeeded(self, item: Item, now: float) -> None: ...
-    def pack_succeeded(self, pack: Pack, now: float) -> None: ...
-    def gave_up(self, unit: Unit, fate: Fate, now: float) -> None:
-        """The unit is over, though its handler has not returned."""
-        ...
-
-    def split(self, pack: Pack, items: Collection[Item]) -> Pack:
-        """Take these records out of a pack that is handled, as a unit of their own."""
-        ...
-
-    def unhandled(self, pack: Pack, items: Collection[Item], now: float) -> None:
-        """These records of a pack that is handled were not: they come again."""
-        ...
-
-    def retry(self, unit: Unit, due: float, now: float) -> bool:
-        """Handle a failed unit again from ``due`` on. ``False``: it is no longer ours."""
-        ...
-
-    def interrupted(self, unit: Unit, now: float) -> None: ...
-
-
 @define(eq=False)
 class HandlerCounts:
     """What the workers did so far. Times are seconds."""
@@ -162,6 +121,8 @@ class Handling:
     feed: Feed = field(repr=False)
     progress: "Progress | None" = field(repr=False)
     """What is known of partitions; ``None``: records are done one by one, and that is all."""
+    gate: Gate | None = field(default=None, repr=False)
+    """The queue, if there are limits."""
     counts: HandlerCounts = field(factory=HandlerCounts, init=False)
     doubtful: bool = field(default=False, init=False)
     """Nothing is begun: what was received may belong to others by now."""
@@ -492,7 +453,7 @@ class Handling:
 
     async def _wait_for_more(self) -> float:
         """Return, with the time, when something may be ready."""
-        used_up = self._threads.used_up and not is_async(self.handler)
+        used_up = (self._threads.used_up and not is_async(self.handler)) or (self.gate is not None and self.gate.shut)
         if self.feed.refill_below >= 0 and not (self.run.halted or self.doubtful or used_up):
             self.feed.refill()
             if self.queue.lanes.some_ready:
@@ -692,6 +653,9 @@ class Handling:
         """Try the records of a unit again, or give them up."""
         error = decided(error)
         try:
+            if self.gate is not None and not refused and self.gate.failed(unit, error):
+                self._keep(unit)
+                return
             delay = None if refused else self._delay(slot, unit, error)
         except Exception as other:  # the user's delay function
             self.counts.failures += len(unit.items)
@@ -703,6 +667,15 @@ class Handling:
         else:
             self._count_failure(slot, unit.items, unit.attempt, error, delay)
             self._try_again(unit, delay)
+
+    def _keep(self, unit: Unit) -> None:
+        """What handlers depend on is down, or seems to be: that was no attempt."""
+        now = self.run.clock()
+        self.counts.attempts -= 1
+        self.queue.retry(unit, now + KEPT, now, counts=False)
+        if self.gate is not None and self.gate.shut:
+            self.take_back()
+        self.run.change()
 
     def _delay(self, slot: Slot, unit: Unit, error: BaseException) -> float | None:
         """Return the seconds until the next attempt; ``None``: there is none. Raises what the user's function raises."""
@@ -731,7 +704,7 @@ class Handling:
     async def _give_up(self, slot: Slot, unit: Unit, error: BaseException) -> None:
         """No more attempts: do what ``on_failure`` says."""
         reaction = self.settings.on_failure
-        if reaction == "stop" and not (self.settings.shared and isinstance(error, Reject)):
+        if reaction == "stop" and not (self.progress is None and isinstance(error, Reject)):  # share groups can reject a record
             self._stop(slot, unit, error)
             return
         if reaction == "release" and not isinstance(error, FINAL):

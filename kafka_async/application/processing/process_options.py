@@ -1,7 +1,9 @@
 """The options of ``process``, as programs write them. ``KafkaConsumer.process`` says at length what each does."""
 
-from typing import TypedDict
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypedDict
 
+from .breaker import Breaker
 from .delays import NotBefore
 from .process_settings import OnFailure, Order, Surrounds
 from .retry import Retry
@@ -26,6 +28,13 @@ class CommonProcessOptions(TypedDict, total=False):
     """How long running handlers may go on at the end, or when their partition leaves. Default: ``30_000``."""
     max_held_bytes: int
     """How many bytes of keys and values may be received and not done. Default: ``67_108_864``."""
+    rate: float | AbstractAsyncContextManager[Any] | None
+    """How many records are begun in a second, at most; or an async context manager that is entered around each attempt. Default:
+    ``None``, no limit."""
+    breaker: Breaker | None
+    """``Breaker(on=(ConnectionError,))``: begin nothing while what handlers depend on is down. Default: ``None``."""
+    too_many_failures: tuple[int, int] | None
+    """``(50, 100)``: stop if 50 of the last 100 records failed for good. Default: ``None``, never."""
     tracing: Surrounds | None
     """``kafka_async.adapters.tracing.Tracing(...)``: a span for each attempt. Default: ``None``."""
 

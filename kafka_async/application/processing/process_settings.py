@@ -5,6 +5,7 @@ Decides: which arguments are wrong, and how the user's functions are to be calle
 
 import inspect
 from collections.abc import Awaitable, Callable, Hashable
+from contextlib import AbstractAsyncContextManager
 from math import inf
 from operator import itemgetter
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
@@ -14,9 +15,11 @@ from ...config.spelling import did_you_mean
 from ...functions import check_plain, check_work
 from ...model import ConsumerRecord
 from ...values import evolve, frozen
+from .breaker import Breaker
 from .capacity import Room
 from .context import ProcessingContext
 from .delays import NotBefore
+from .limits import Limits, checked_limits, within
 from .redelivery import ForGroups, Redelivery
 from .retry import ONCE, Retry
 from .router import Router
@@ -79,11 +82,10 @@ class ProcessSettings:
     drain_timeout: float
     max_held_bytes: int
     keep_done: bool
-    shared: bool
-    """For a share consumer: a record can be released and rejected."""
     tracing: Surrounds | None
     not_before: NotBefore | None
     router: Router | None
+    limits: Limits | None
 
     @property
     def one_set_of_lanes(self) -> bool:
@@ -100,8 +102,15 @@ class ProcessSettings:
         if self.router is not None:
             self.router.check(decoded=config.value_deserializer is not None)
             handler = self.router.handler()
-        if self.tracing is None:
-            return handler, self
+        settings = self
+        if self.tracing is not None:
+            handler, settings = self._traced(handler, config)
+        if self.limits is not None and self.limits.around is not None:
+            handler = within(self.limits.around, handler)
+        return handler, settings
+
+    def _traced(self, handler: Callable[..., Any], config: ConsumerConfig) -> tuple[Callable[..., Any], "ProcessSettings"]:
+        assert self.tracing is not None  # noqa: S101 - asked before
         handler, reaction = self.tracing.around(
             handler,
             self.on_failure,
@@ -144,6 +153,9 @@ def checked(
     keep_done: bool = True,
     tracing: Surrounds | None = None,
     not_before: NotBefore | None = None,
+    rate: float | AbstractAsyncContextManager[Any] | None = None,
+    breaker: Breaker | None = None,
+    too_many_failures: tuple[int, int] | None = None,
     **unknown: Any,
 ) -> ProcessSettings:
     """Return the settings. Raises ``TypeError`` and ``ValueError`` that name what is wrong and what was expected."""
@@ -176,10 +188,10 @@ def checked(
         drain_timeout=_seconds(drain_timeout_ms, "drain_timeout_ms"),
         max_held_bytes=_count(max_held_bytes, "max_held_bytes"),
         keep_done=keep_done,
-        shared=False,
         tracing=tracing,
         not_before=not_before,
         router=router,
+        limits=checked_limits(rate, breaker, too_many_failures),
     )
 
 
@@ -188,7 +200,7 @@ def checked_shared(handler: Callable[..., Any] | Router, *, on_failure: Reaction
     for name in options.keys() & OF_OFFSETS.keys():
         raise TypeError(f"unknown option of process: {name!r}; {OF_OFFSETS[name]}")
     settings = checked(handler, order="none", keep_done=False, **options)
-    return evolve(settings, on_failure=_reaction(on_failure, shared=True), shared=True)
+    return evolve(settings, on_failure=_reaction(on_failure, shared=True))
 
 
 DEFAULTS: Final = {

@@ -147,10 +147,11 @@ class Processing:
         work, counts, now = self._queue, self._handling.counts, self._run.clock()
         progress = self._handling.progress
         ahead = Ahead() if progress is None else progress.ahead()
-        oldest, retrying, held_up = work.oldest, work.retrying, work.lanes.held_up
+        oldest, retrying, held_up, gate = work.oldest, work.retrying, work.lanes.held_up, self._handling.gate
         running, delays = self._handling.running, work.lanes.delays
         delayed, until = (0, {}) if delays is None else (delays.records, delays.until())
         age = now - oldest[2] if oldest is not None else 0.0
+        since = None if oldest is None else self._busy_since(*oldest)
         return ProcessingStatistics(
             running=running,
             waiting=max(0, work.held - running - retrying - delayed),
@@ -164,7 +165,7 @@ class Processing:
             lanes=ahead.lanes,
             oldest_age=age,
             oldest=(*oldest[0], oldest[1]) if oldest is not None else None,
-            stalled=age >= self.settings.stalled_after,
+            stalled=since is not None and now - since >= self.settings.stalled_after,
             done_ahead=ahead.done_ahead,
             handled=work.settled - counts.skipped - counts.dead_letters - counts.redelivered,
             attempts=counts.attempts,
@@ -172,6 +173,8 @@ class Processing:
             skipped=counts.skipped,
             dead_letters=counts.dead_letters,
             redelivered=counts.redelivered,
+            breaker=None if gate is None or gate.circuit is None else gate.circuit.state.value,
+            breaker_opened=0 if gate is None or gate.circuit is None else gate.circuit.opened,
             late_results=work.late_results + len(counts.late_threads),
             seconds_in_queue=counts.seconds_in_queue,
             seconds_in_handlers=counts.seconds_in_handlers,
@@ -362,9 +365,14 @@ class Processing:
         while not run.ended:
             now = run.clock()
             look_at = self._feed.look(now)
-            ready = self._queue.expire(now)
+            gate = self._handling.gate
+            if gate is not None and gate.is_down and self._queue.lanes.some_ready:
+                ready, due_at = not gate.shut, gate.due_at  # a record that has not failed yet tells more than one that has
+            else:
+                ready = self._queue.expire(now) and (gate is None or not gate.shut)
+                due_at = min(self._queue.due_at or inf, inf if gate is None else gate.due_at)
             self._look_for_room(now)
-            due_at = min(self._queue.due_at or inf, self._look_for_stalls(now), look_at)
+            due_at = min(due_at, self._look_for_stalls(now), look_at)
             if run.halted:
                 self._handling.take_back()
             if self._handling.doubtful:
@@ -386,13 +394,19 @@ class Processing:
             self._run.trace(Recovered(now=now, outage=_FULL))
             self._feed.interrupt()
 
+    def _busy_since(self, partition: TopicPartition, offset: int, arrived: float) -> float | None:
+        """Return since when a record keeps us busy: the wait until it may begin is no fault of a handler's. From any thread."""
+        gate = self._handling.gate
+        return arrived if gate is None else gate.began_at(partition, offset)
+
     def _look_for_stalls(self, now: float) -> float:
         """Warn, once, about a record that has been unfinished for too long. Return when to look again."""
         limit, oldest = self.settings.stalled_after, self._queue.oldest
-        if oldest is None:
+        since = None if oldest is None else self._busy_since(*oldest)
+        if oldest is None or since is None:
             self._warned.stalled = None
             return now + limit
-        partition, offset, since = oldest
+        partition, offset, _ = oldest
         if now - since < limit:
             return since + limit
         if self._warned.stalled != (partition, offset):

@@ -51,6 +51,10 @@ class ProcessingStatistics:
     dead_letters: int
     redelivered: int
     """Written to another topic, to be handled again later."""
+    breaker: str | None
+    """``closed``, ``open`` (no handler begins), ``half-open`` (one record is tried), ``rising`` (few at once), or ``None``."""
+    breaker_opened: int
+    """How often it has opened."""
     late_results: int
     """Whose handler ended after its partition had left, or after its timeout."""
     seconds_in_queue: float
@@ -78,6 +82,8 @@ class ProcessingStatistics:
             "skipped-total": self.skipped,
             "dead-letter-total": self.dead_letters,
             "redelivered-total": self.redelivered,
+            "breaker-open": float(self.breaker not in (None, "closed")),
+            "breaker-opened-total": self.breaker_opened,
             "late-result-total": self.late_results,
             "queue-time-total": self.seconds_in_queue * 1000,
             "handler-time-total": self.seconds_in_handlers * 1000,
@@ -105,6 +111,8 @@ NOTHING: Final = ProcessingStatistics(
     skipped=0,
     dead_letters=0,
     redelivered=0,
+    breaker=None,
+    breaker_opened=0,
     late_results=0,
     seconds_in_queue=0.0,
     seconds_in_handlers=0.0,

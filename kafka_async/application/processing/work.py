@@ -9,7 +9,6 @@ late result finds that its own partition is gone.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from enum import Enum
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -23,6 +22,7 @@ from .encoding import decode, encode
 from .items import Item, Pack, Part
 from .lanes import Lanes
 from .process_settings import key_of, partition_of
+from .queues import Fate
 
 Record = ConsumerRecord[Any, Any]
 Offsets = dict[TopicPartition, OffsetAndMetadata]
@@ -31,14 +31,6 @@ FEWEST: Final = 5
 """Once there was no more room, at least so many records are taken in together: one by one costs more than handling."""
 MOST_HELD_UP: Final = 64 * 1024 * 1024
 """Bytes of records that later attempts may hold up, see ``HeldUp``."""
-
-
-class Fate(Enum):
-    """What happens to a record whose handler did not return."""
-
-    DONE = "nothing is to be done about it"
-    REFUSED = "it cannot be handled"
-    RETURNED = "to be tried again by any member"
 
 
 def _load_of(part: Part) -> int:
@@ -441,7 +433,7 @@ class Work:
         self._stop_running(Pack(list(items)))
         self.lanes.hand_back(list(items))
 
-    def retry(self, unit: Unit, due: float, now: float) -> bool:
+    def retry(self, unit: Unit, due: float, now: float, *, counts: bool = True) -> bool:
         """Handle a failed unit again from ``due`` on.
 
         ``False``: its partition leaves, and another member will handle it.
@@ -451,7 +443,7 @@ class Work:
             self.interrupted(unit, now)
             return False
         self._stop_running(unit)
-        unit.attempt += 1
+        unit.attempt += counts
         if due <= now:
             self.lanes.again(unit)
         else:

@@ -7,6 +7,7 @@ from ...errors import DeserializationError
 from ...model import TopicPartition
 from ...trace import RecordFailed
 from ...values import define, field
+from ..processing.limits import Gate
 from ..processing.run_state import RunState
 from ..processing.work import Received, Supply
 from .parts import ShareParts
@@ -25,6 +26,8 @@ class ShareSource:
     run: RunState = field(repr=False)
     refused: list[tuple[Record, DeserializationError]] = field(factory=list, init=False)
     """Records that cannot be deserialized, and were delivered for the last time."""
+    gate: Gate | None = field(default=None, init=False, repr=False)
+    """What may keep handlers from beginning."""
     on_read: Callable[[], None] | None = field(default=None, init=False)
     """Called as a read begins, which asks for as many records as there was room for at the pace known before."""
 
@@ -39,9 +42,12 @@ class ShareSource:
         """
         if self.on_read is not None:
             self.on_read()
+        down = self.gate is not None and self.gate.is_down
         if self.work.stuck:
             limit = 0
-        if self.work.stuck or self.run.reads_nothing:
+        elif down:
+            limit = min(limit, int(self.work.held == 0))  # one to try it with; the others would only use up their deliveries
+        if self.work.stuck or self.run.reads_nothing or (down and not limit):
             self.parts.exchange.demand.held_back = True
         if not self.refused:
             records = await self.parts.reader.read(seconds, limit, self._refuse)

@@ -15,7 +15,8 @@ from ..processing.capacity import Room, room
 from ..processing.done import PartitionProgress
 from ..processing.items import Item, Pack, Part
 from ..processing.lanes import Lanes, size_of
-from ..processing.work import MOST_HELD_UP, Fate, Intake, step_of
+from ..processing.queues import Fate
+from ..processing.work import MOST_HELD_UP, Intake, step_of
 from .record import ShareRecord
 
 Record = ShareRecord[Any, Any]
@@ -224,15 +225,15 @@ class ShareWork:
         for item in items:
             self.interrupted(item, now)
 
-    def retry(self, unit: Unit, due: float, now: float) -> bool:
+    def retry(self, unit: Unit, due: float, now: float, *, counts: bool = True) -> bool:
         """Handle a failed unit again from ``due`` on; its locks are renewed meanwhile. ``False``: it is no longer ours."""
         self.running -= len(unit.items)
         if not self._keep_open(unit):
             return False
         for item in unit.items:
-            item.attempt += 1
+            item.attempt += counts
         if isinstance(unit, Pack):
-            unit.attempt += 1
+            unit.attempt += counts
         self._later.add(unit, due)
         self.lanes.hold_up(unit)
         return True

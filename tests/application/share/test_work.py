@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kafka_async.application.processing.lanes import Lanes
-from kafka_async.application.processing.work import Fate
+from kafka_async.application.processing.queues import Fate
 from kafka_async.application.share.work import ShareWork
 from kafka_async.model import TopicPartition
 

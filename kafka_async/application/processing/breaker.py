@@ -1,0 +1,237 @@
+"""A circuit breaker: what depends on something that is down is not begun, and its failures are nobody's fault.
+
+While it is closed, failures of the named exceptions count. Enough of them open it: no handler begins, the membership goes on, and
+records that failed are kept. After a while one record is tried, the probe. If that succeeds, more follow slowly, or all that have
+waited would fall upon a service that has just come back; if it fails, the next probe waits longer.
+
+Without a loop, a clock or randomness of its own: ``now`` is an argument, and ``probe_after`` brings the jitter.
+"""
+
+from collections import deque
+from enum import Enum
+from typing import Any, Final
+
+from ...functions import check_plain, returned
+from ...states import StateTable
+from ...values import define, field, frozen
+from .retry import Delay, exponential
+
+PROOF: Final = 3
+"""So many records must succeed, while one fails, to show that the others can: one may be the last before an outage."""
+
+
+class CircuitState(Enum):
+    """What a breaker does."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half-open"
+    RISING = "rising"
+
+
+class CircuitInput(Enum):
+    """What happens to it."""
+
+    TRIPPED = "too many attempts failed"
+    TIME_HAS_COME = "it is time for a probe"
+    FAILED = "the probe, or one that followed it, failed"
+    SUCCEEDED = "the probe succeeded"
+    RISEN = "as many handlers run as may"
+
+
+CIRCUIT: Final = StateTable(
+    "the breaker of process",
+    {
+        (CircuitState.CLOSED, CircuitInput.TRIPPED): CircuitState.OPEN,
+        (CircuitState.OPEN, CircuitInput.TIME_HAS_COME): CircuitState.HALF_OPEN,
+        (CircuitState.HALF_OPEN, CircuitInput.FAILED): CircuitState.OPEN,
+        (CircuitState.HALF_OPEN, CircuitInput.SUCCEEDED): CircuitState.RISING,
+        (CircuitState.RISING, CircuitInput.FAILED): CircuitState.OPEN,
+        (CircuitState.RISING, CircuitInput.RISEN): CircuitState.CLOSED,
+    },
+)
+
+
+def _on(value: Any) -> tuple[type[Exception], ...]:
+    given = value if isinstance(value, tuple) else (value,)
+    if not given or not all(isinstance(each, type) and issubclass(each, Exception) for each in given):
+        raise TypeError(f"on={value!r}: expected an exception class or a tuple of them")
+    return given
+
+
+def _ratio(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"ratio={value!r}: expected a number")
+    if not 0 < value <= 1:
+        raise ValueError(f"ratio={value!r}: expected more than 0 and at most 1")
+    return float(value)
+
+
+def _window(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"window={value!r}: expected an integer")
+    if value < 1:
+        raise ValueError(f"window={value!r}: expected at least 1 attempt")
+    return value
+
+
+def _probe_after(value: Any) -> Delay:
+    if callable(value):
+        check_plain(value, "probe_after", "seconds, or a function of how often it has opened and the exception")
+    else:
+        _seconds(value)
+    delay: Delay = value
+    return delay
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"probe_after={value!r}: expected a number of seconds")
+    if not 0 < value < float("inf"):
+        raise ValueError(f"probe_after={value!r}: expected seconds, more than 0")
+    return float(value)
+
+
+@frozen
+class Breaker:
+    """When ``process`` stops beginning handlers, because what they depend on is down.
+
+    - ``on``: the exceptions that say so, such as ``(ConnectionError, TimeoutError)``.
+    - ``ratio``, ``window``: it opens if of the last ``window`` attempts ``ratio * window`` failed with them.
+    - ``probe_after``: seconds until a record is tried, or a function of how often it has opened since it was closed, and the
+      exception.
+
+    While it is open, failures with any of ``on`` are no attempts and never reach ``on_failure``. Otherwise such a failure is one
+    only if three other records have succeeded since this record failed first: then it is this record's fault. Records that failed
+    come after others, so that one of them keeps nobody waiting. ``on_failure`` and dead letters see no outage that way. Raises
+    ``TypeError`` and ``ValueError`` for bad arguments.
+    """
+
+    on: tuple[type[Exception], ...] = field(converter=_on)
+    ratio: float = field(default=0.5, converter=_ratio, kw_only=True)
+    window: int = field(default=20, converter=_window, kw_only=True)
+    probe_after: Delay = field(factory=lambda: exponential(1, 60), converter=_probe_after, kw_only=True)
+
+    def covers(self, error: BaseException) -> bool:
+        """Whether an exception says that what handlers depend on is down. Of a group, all must."""
+        if isinstance(error, BaseExceptionGroup):
+            return all(map(self.covers, error.exceptions))
+        return isinstance(error, self.on)
+
+    def pause(self, opened: int, error: BaseException) -> float:
+        """Return the seconds until a probe. Raises what ``probe_after`` raises, and ``TypeError`` or ``ValueError`` if that returns
+        no number of seconds.
+        """
+        after = self.probe_after
+        return _seconds(returned(after(opened, error), "probe_after") if callable(after) else after)
+
+
+@define(eq=False)
+class Circuit:
+    """A breaker at work."""
+
+    breaker: Breaker
+    most: int
+    """Handlers that may run if it is closed."""
+    state: CircuitState = field(default=CircuitState.CLOSED, init=False)
+    opened: int = field(default=0, init=False)
+    """How often it has opened in all."""
+    error: BaseException | None = field(default=None, init=False)
+    """Why it opened last."""
+    probe_at: float = field(default=0.0, init=False)
+    """While it is open: when it lets a record through."""
+    _in_turn: int = field(default=0, init=False)
+    """How often it has opened since it was closed."""
+    _failed: deque[bool] = field(init=False)
+    """The last attempts while it is closed."""
+    _successes: int = field(default=0, init=False)
+    _before: dict[Any, int] = field(factory=dict, init=False, repr=False)
+    """Units that have failed, each with how many others had succeeded as it began to."""
+    _running: dict[Any, int] = field(factory=dict, init=False, repr=False)
+    """Units under way, each with how often it had opened when they began. One that began before says nothing about now."""
+    _allowed: int = field(default=1, init=False)
+    """How many may run while it is not closed."""
+    _risen: int = field(default=0, init=False)
+    """Successes at this height."""
+
+    def __attrs_post_init__(self) -> None:
+        self._failed = deque(maxlen=self.breaker.window)
+
+    def admits(self, now: float) -> bool:
+        """Whether another unit may begin."""
+        if self.state is CircuitState.CLOSED:
+            return True
+        if self.state is CircuitState.OPEN:
+            if now < self.probe_at:
+                return False
+            CIRCUIT.move(self, CircuitInput.TIME_HAS_COME)
+            self._allowed = 1
+        return sum(began == self.opened for began in self._running.values()) < self._allowed
+
+    @property
+    def due_at(self) -> float | None:
+        """When it lets a record through; ``None``: that depends on no time."""
+        return self.probe_at if self.state is CircuitState.OPEN else None
+
+    def begins(self, unit: Any) -> None:
+        """A unit is handled from now on."""
+        self._running[unit] = self.opened
+
+    def ends(self, unit: Any) -> None:
+        """A unit ended without a result that counts."""
+        self._running.pop(unit, None)
+
+    def gone(self, unit: Any) -> None:
+        """A unit is done."""
+        self.ends(unit)
+        self._before.pop(unit, None)
+
+    def succeeded(self, unit: Any) -> None:
+        """A handler has returned, or failed for a reason of its own."""
+        counts = self._running.pop(unit, None) == self.opened
+        self._successes += 1
+        if self.state is CircuitState.CLOSED:
+            self._failed.append(False)
+        elif counts and self.state is CircuitState.HALF_OPEN:
+            CIRCUIT.move(self, CircuitInput.SUCCEEDED)
+            self._rise()
+        elif counts and self.state is CircuitState.RISING:
+            self._risen += 1
+            if self._risen >= self._allowed:
+                self._rise()
+
+    def _rise(self) -> None:
+        self._allowed, self._risen = 2 * self._allowed, 0
+        if self._allowed >= self.most and self.state is CircuitState.RISING:
+            CIRCUIT.move(self, CircuitInput.RISEN)
+            self._failed.clear()
+            self._in_turn, self.error = 0, None
+
+    def failed(self, unit: Any, error: BaseException, now: float) -> bool:
+        """A handler has failed. Return whether that is no attempt, and the unit is to be kept.
+
+        Raises what ``probe_after`` raises.
+        """
+        if not self.breaker.covers(error):
+            self.succeeded(unit)
+            return False
+        counts = self._running.pop(unit, None) == self.opened
+        if self.state is not CircuitState.OPEN and self._successes - self._before.setdefault(unit, self._successes) >= PROOF:
+            if self.state is CircuitState.CLOSED:
+                self._failed.append(True)
+            return False
+        if self.state is CircuitState.CLOSED:
+            self._failed.append(True)
+            if sum(self._failed) >= self.breaker.ratio * self.breaker.window:
+                self._open(CircuitInput.TRIPPED, error, now)
+        elif counts and self.state is not CircuitState.OPEN:
+            self._open(CircuitInput.FAILED, error, now)
+        return True
+
+    def _open(self, what: CircuitInput, error: BaseException, now: float) -> None:
+        pause = self.breaker.pause(self._in_turn + 1, error)
+        CIRCUIT.move(self, what)
+        self.opened += 1
+        self._in_turn += 1
+        self.error, self.probe_at = error, now + pause
+        self._failed.clear()

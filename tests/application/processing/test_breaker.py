@@ -1,0 +1,230 @@
+"""When a breaker opens, whom it lets through, and what counts as an attempt."""
+
+from typing import Any
+
+import pytest
+from attrs import Factory, define
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_async import Breaker
+from kafka_async.application.processing.breaker import Circuit, CircuitState
+
+DOWN = ConnectionError("down")
+
+
+def circuit(most: int = 8, **options: Any) -> Circuit:
+    return Circuit(Breaker(ConnectionError, **{"window": 4, "probe_after": 10, **options}), most)
+
+
+def fail(some: Circuit, unit: Any, now: float = 0.0, error: BaseException = DOWN) -> bool:
+    some.begins(unit)
+    return some.failed(unit, error, now)
+
+
+def succeed(some: Circuit, unit: Any) -> None:
+    some.begins(unit)
+    some.succeeded(unit)
+    some.gone(unit)
+
+
+def opened() -> Circuit:
+    some = circuit()
+    assert [fail(some, unit) for unit in "ab"] == [True, True]
+    return some
+
+
+def test_it_opens_when_enough_of_the_last_attempts_failed() -> None:
+    some = circuit()
+    fail(some, "a")
+    for unit in "bcd":
+        succeed(some, unit)
+    fail(some, "e")
+    assert some.state is CircuitState.CLOSED, "the first failure is not among the last four"
+    fail(some, "f")
+    assert (some.state, some.opened, some.error, some.probe_at) == (CircuitState.OPEN, 1, DOWN, 10.0)
+
+
+def test_other_failures_are_no_sign_of_an_outage() -> None:
+    some = circuit()
+    assert [fail(some, unit, error=ValueError()) for unit in "abcdef"] == [False] * 6
+    assert [fail(some, unit, error=ExceptionGroup("", [DOWN, ValueError()])) for unit in "ab"] == [False] * 2
+    assert some.opened == 0
+    assert [fail(some, unit, error=ExceptionGroup("", [DOWN, DOWN])) for unit in "ab"] == [True] * 2
+    assert some.state is CircuitState.OPEN
+
+
+def test_a_failure_counts_once_others_have_succeeded_since() -> None:
+    some = circuit(window=100)
+    assert fail(some, "a"), "perhaps an outage"
+    assert fail(some, "a"), "nobody has succeeded since"
+    succeed(some, "b")
+    succeed(some, "b")
+    assert fail(some, "a"), "these may have been the last ones"
+    succeed(some, "b")
+    assert not fail(some, "a"), "others can, so it is this record"
+    assert not fail(some, "a")
+    some.gone("a")
+    for _ in range(3):
+        succeed(some, "b")
+    assert fail(some, "a"), "another record"
+
+
+def test_a_record_that_fails_by_itself_does_not_open_it_again() -> None:
+    some = opened()
+    for number in range(3):
+        assert some.admits(100 * (number + 1))
+        succeed(some, "b")
+        assert some.state is CircuitState.RISING
+        if number < 2:
+            assert fail(some, "a", 100 * (number + 1))
+            assert some.opened == number + 2
+    assert not fail(some, "a", 300)
+    assert some.state is CircuitState.RISING
+
+
+def test_while_it_is_open_nothing_begins_and_nothing_counts() -> None:
+    some = circuit()
+    for unit in "abcd":
+        some.begins(unit)
+    assert [some.failed(unit, DOWN, 0.0) for unit in "abcd"] == [True] * 4
+    assert some.opened == 1, "what began before says nothing about now"
+    assert not some.admits(9.9)
+    assert some.due_at == 10.0
+    assert some.admits(10.0)
+
+
+def test_one_is_tried_and_then_more_at_once() -> None:
+    some = opened()
+    assert some.admits(10)
+    some.begins("probe")
+    assert not some.admits(11)
+    assert some.due_at is None
+    some.succeeded("probe")
+    at_once = list[int]()
+    while some.state is CircuitState.RISING:
+        units = list[int]()
+        while some.admits(12) and len(units) < 8:
+            units.append(len(units))
+            some.begins(units[-1])
+        at_once.append(len(units))
+        for unit in units:
+            some.succeeded(unit)
+    assert at_once == [2, 4]
+    assert some.state is CircuitState.CLOSED
+    assert some.error is None
+
+
+def test_one_handler_at_a_time_needs_no_rise() -> None:
+    some = circuit(most=1)
+    fail(some, "a")
+    fail(some, "a")
+    assert some.admits(10)
+    succeed(some, "a")
+    assert some.state is not CircuitState.HALF_OPEN
+    succeed(some, "b")
+    succeed(some, "c")
+    assert some.state is CircuitState.CLOSED
+
+
+def test_a_probe_that_fails_waits_longer() -> None:
+    some = circuit(probe_after=lambda opened, error: 10.0 * opened)
+    fail(some, "a")
+    fail(some, "b", 5.0)
+    assert some.probe_at == 15.0
+    assert some.admits(15)
+    assert fail(some, "a", 16.0)
+    assert (some.state, some.probe_at, some.opened) == (CircuitState.OPEN, 36.0, 2)
+    assert some.admits(40)
+    succeed(some, "a")
+    for _ in range(20):
+        succeed(some, "b")
+    assert some.state is CircuitState.CLOSED
+    fail(some, "a")
+    fail(some, "b", 50.0)
+    assert some.probe_at == 60.0, "short again after it was closed"
+
+
+def test_a_probe_without_a_result_makes_room_for_another() -> None:
+    some = opened()
+    assert some.admits(10)
+    some.begins("probe")
+    some.ends("probe")
+    assert some.admits(10)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"on": ()}, TypeError, r"on=\(\): expected an exception class"),
+        ({"on": (3,)}, TypeError, "on="),
+        ({"on": BaseException}, TypeError, "on="),
+        ({"ratio": 0}, ValueError, "ratio=0: expected more than 0"),
+        ({"ratio": "1"}, TypeError, "ratio='1'"),
+        ({"window": 0}, ValueError, "window=0"),
+        ({"window": 1.5}, TypeError, "window=1.5"),
+        ({"probe_after": 0}, ValueError, "probe_after=0: expected seconds, more than 0"),
+        ({"probe_after": "soon"}, TypeError, "probe_after='soon'"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments: dict[str, Any], error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        Breaker(**{"on": OSError, **arguments})
+
+
+STEPS = st.lists(st.tuples(st.sampled_from(["begin", "succeed", "fail", "other", "end", "wait"]), st.integers(0, 9)), max_size=120)
+
+
+@define(eq=False)
+class Work:
+    """Units that are handled by a circuit's leave."""
+
+    some: Circuit
+    now: float = 0.0
+    running: dict[int, int] = Factory(dict)
+    """Each with how often the breaker had opened as it began."""
+    begun: int = 0
+
+    def step(self, what: str, place: int) -> None:
+        some = self.some
+        if what == "wait":
+            self.now += place
+        elif what == "begin":
+            if len(self.running) < some.most and some.admits(self.now):
+                self.begin()
+        elif self.running:
+            unit = sorted(self.running)[place % len(self.running)]
+            del self.running[unit]
+            self.end(unit, what)
+
+    def begin(self) -> None:
+        if self.some.state is CircuitState.HALF_OPEN:
+            assert self.some.opened not in self.running.values(), "one probe at a time"
+        self.begun += 1
+        self.running[self.begun] = self.some.opened
+        self.some.begins(self.begun)
+
+    def end(self, unit: int, what: str) -> None:
+        if what == "succeed":
+            self.some.succeeded(unit)
+        elif what == "end":
+            self.some.ends(unit)
+        else:
+            kept = self.some.failed(unit, DOWN if what == "fail" else ValueError(), self.now)
+            assert what == "fail" or not kept
+
+
+@given(STEPS, st.integers(1, 6), st.integers(1, 5))
+def test_whatever_happens_one_probe_runs_and_it_can_always_close(steps: list[tuple[str, int]], window: int, most: int) -> None:
+    work = Work(circuit(most, window=window, probe_after=5))
+    for what, place in steps:
+        work.step(what, place)
+    some = work.some
+    for unit in work.running:
+        some.ends(unit)
+    for unit in range(1000, 1100):
+        work.now += 5
+        assert some.admits(work.now)
+        some.begins(unit)
+        some.succeeded(unit)
+    assert some.state is CircuitState.CLOSED

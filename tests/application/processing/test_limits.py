@@ -1,0 +1,316 @@
+"""A rate, a breaker and an end for too many failures, in ``process``."""
+
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_async import Breaker, Retry, Skip, TopicPartition
+from kafka_async.application.processing.limits import TokenBucket
+from kafka_async.errors import ProcessingError, TooManyFailuresError
+from tests.application.support import virtual
+
+from .world import Record, processed, until, world
+
+# --- rate -----------------------------------------------------------------------------------------------------------------------
+
+
+@given(st.floats(0.1, 5000), st.lists(st.floats(0, 3), max_size=60))
+def test_never_more_than_the_rate_and_one_second_of_it(rate: float, waits: list[float]) -> None:
+    bucket, now, taken = TokenBucket(rate), 0.0, 0
+    for wait in waits:
+        now += wait
+        while bucket.has(now) and taken < 10**5:
+            bucket.take(1)
+            taken += 1
+        assert taken <= rate * now + max(1.0, rate) + max(1.0, rate * 0.01)
+        assert bucket.due_at > now
+    assert bucket.has(now + 1 / rate + 0.02)
+
+
+def test_tokens_that_are_owed_are_waited_for() -> None:
+    bucket = TokenBucket(10)
+    assert bucket.has(0)
+    bucket.take(20)
+    assert not bucket.has(1.9)
+    assert bucket.due_at == pytest.approx(2.0)
+    assert bucket.has(2.01)
+
+
+@virtual
+async def test_records_begin_at_the_rate_and_a_wait_is_no_stall(caplog: pytest.LogCaptureFixture) -> None:
+    some = world()
+    some.produce(100)
+    began = anyio.current_time()
+    async with processed(some, concurrency=20, rate=2, stalled_after_ms=5000) as run:
+        await until(lambda: len(some.started) == 21, 20)
+        assert anyio.current_time() - began == pytest.approx(10, abs=0.2)
+        await until(lambda: len(some.done) == 100, 60)
+        assert not run.statistics().stalled
+    assert anyio.current_time() - began == pytest.approx(49.5, abs=0.5)
+    assert some.committed() == 100
+    assert "unfinished" not in caplog.text
+
+
+@virtual
+async def test_a_batch_takes_as_many_tokens_as_it_has_records() -> None:
+    some, sizes = world(), list[int]()
+
+    async def handle(batch: list[Record]) -> None:
+        sizes.append(len(batch))
+
+    some.produce(100)
+    began = anyio.current_time()
+    async with processed(some, handle, rate=10, batch=10, order="partition"):
+        await until(lambda: sum(sizes) == 100)
+    assert anyio.current_time() - began == pytest.approx(9, abs=1.2)
+
+
+@virtual
+async def test_a_stop_does_not_wait_for_the_rate() -> None:
+    some = world()
+    some.produce(100)
+    async with processed(some, rate=0.1):
+        await until(lambda: len(some.done) == 1)
+        began = anyio.current_time()
+    assert anyio.current_time() - began < 1
+    assert some.committed() == 1
+
+
+@virtual
+async def test_a_context_manager_is_entered_around_each_attempt() -> None:
+    some, inside = world(), 0
+    most = 0
+
+    class Two(contextlib.AbstractAsyncContextManager[None]):
+        room = anyio.Semaphore(2)
+
+        async def __aenter__(self) -> None:
+            nonlocal inside, most
+            await self.room.acquire()
+            inside += 1
+            most = max(most, inside)
+
+        async def __aexit__(self, *_: object) -> None:
+            nonlocal inside
+            inside -= 1
+            self.room.release()
+
+    some.produce(50)
+    async with processed(some, rate=Two()):
+        await until(lambda: len(some.done) == 50)
+    assert (most, inside, some.peak) == (2, 0, 2)
+
+    def plain(_: Record) -> None:
+        raise AssertionError
+
+    async with some.consumer() as consumer:
+        with pytest.raises(TypeError, match="an async context manager is for async def handlers"):
+            consumer.processing(plain, rate=Two())
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"rate": 0}, ValueError, "rate=0: expected records a second, more than 0"),
+        ({"rate": "5"}, TypeError, "rate='5': expected a number of records a second, or an async context manager"),
+        ({"breaker": True}, TypeError, "breaker=True: expected a Breaker"),
+        ({"too_many_failures": 5}, TypeError, "too_many_failures=5: expected two integers"),
+        ({"too_many_failures": (5, 4)}, ValueError, r"too_many_failures=\(5, 4\)"),
+    ],
+)
+async def test_bad_arguments_are_refused(options: Any, error: type[Exception], text: str) -> None:
+    async with world().consumer() as consumer:
+        with pytest.raises(error, match=text):
+            consumer.processing(print, **options)
+
+
+# --- breaker --------------------------------------------------------------------------------------------------------------------
+
+
+class Dependency:
+    """Something that is down at times."""
+
+    def __init__(self) -> None:
+        self.down = False
+        self.asked: list[float] = []
+        self.served: Counter[tuple[int, int]] = Counter()
+        self.given_up: list[int] = []
+
+    async def handle(self, record: Record) -> None:
+        await anyio.sleep(0.01)
+        self.asked.append(anyio.current_time())
+        if self.down:
+            raise ConnectionError("down")
+        self.served[record.partition, record.offset] += 1
+
+    async def give_up(self, record: Record, error: BaseException, attempts: int) -> None:
+        self.given_up.append(record.offset)
+
+
+@contextlib.asynccontextmanager
+async def produced(some: Any, per_second: int) -> AsyncIterator[None]:
+    async def produce() -> None:
+        while True:
+            some.produce(per_second, keys=50)
+            await anyio.sleep(1)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(produce)
+        yield
+        tasks.cancel_scope.cancel()
+
+
+@virtual
+async def test_ten_minutes_without_what_handlers_need(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    some, needed = world(), Dependency()
+    breaker = Breaker(ConnectionError)
+    async with (
+        produced(some, 50),
+        processed(some, needed.handle, concurrency=20, on_failure=needed.give_up, breaker=breaker) as run,
+    ):
+        await until(lambda: needed.served.total() > 100)
+        needed.down = True
+        await anyio.sleep(5)
+        needed.asked.clear()
+        await anyio.sleep(595)
+        probes = len(needed.asked)
+        assert run.statistics().breaker in ("open", "half-open")
+        assert not run.statistics().stalled
+        needed.down = False
+        back = anyio.current_time()
+        await until(lambda: run.statistics().breaker == "closed", 70)
+        assert anyio.current_time() - back < 65
+        await until(lambda: len(needed.served) >= some.cluster.log(some.partitions[0]).end - 100, 200)
+    assert 8 <= probes <= 40
+    assert needed.given_up == []
+    assert set(needed.served.values()) == {1}
+    assert sorted(offset for _, offset in needed.served) == list(range(len(needed.served)))
+    assert caplog.text.count("the breaker is open") == 1
+    assert some.committed() == len(needed.served)
+
+
+@virtual
+async def test_one_record_that_cannot_be_served_is_no_outage() -> None:
+    some, needed = world(), Dependency()
+
+    async def handle(record: Record) -> None:
+        if record.offset == 7:
+            raise ConnectionError("its own")
+        await needed.handle(record)
+
+    some.produce(60)
+    async with processed(some, handle, on_failure=needed.give_up, breaker=Breaker(ConnectionError), retry=Retry(attempts=2)) as run:
+        await until(lambda: some.committed() == 60 or len(needed.served) + len(needed.given_up) == 60)
+        assert run.statistics().breaker == "closed"
+    assert needed.given_up == [7]
+    assert some.committed() == 60
+
+
+@virtual
+async def test_partitions_that_leave_and_a_stop_while_it_is_open() -> None:
+    some, needed = world(2), Dependency()
+    needed.down = True
+    for partition in (0, 1):
+        some.produce(100, keys=10, partition=partition)
+    async with some.consumer() as consumer:
+        run = consumer.processing(needed.handle, breaker=Breaker(ConnectionError, probe_after=5), on_failure=needed.give_up)
+        async with run:
+            await until(lambda: run.statistics().breaker == "open")
+            consumer.seek(TopicPartition("t", 0), 50)
+            consumer.pause(TopicPartition("t", 1))
+            await anyio.sleep(20)
+            assert consumer.ready
+            needed.down = False
+            consumer.resume(TopicPartition("t", 1))
+            await until(lambda: len(needed.served) == 150)
+            needed.down = True
+            some.produce(100, keys=10)
+            await until(lambda: run.statistics().breaker == "open")
+            began = anyio.current_time()
+        assert anyio.current_time() - began < 1
+    assert needed.given_up == []
+    assert needed.served.total() == 150
+    assert some.committed() == 100
+
+
+@virtual
+async def test_order_by_key_holds_across_an_outage() -> None:
+    some, seen, down = world(), dict[bytes | None, list[int]](), True
+
+    async def handle(record: Record) -> None:
+        await anyio.sleep(0.01)
+        if down:
+            raise ConnectionError
+        seen.setdefault(record.key, []).append(record.offset)
+
+    some.produce(200, keys=5)
+    async with processed(some, handle, breaker=Breaker(ConnectionError, probe_after=1)):
+        await anyio.sleep(30)
+        down = False
+        await until(lambda: sum(map(len, seen.values())) == 200)
+    assert all(offsets == sorted(offsets) for offsets in seen.values())
+
+
+async def test_plain_handlers() -> None:
+    some, asked, served, down = world(), 0, set[int](), True
+
+    def handle(record: Record) -> None:
+        nonlocal asked
+        asked += 1
+        if down:
+            raise ConnectionError
+        served.add(record.offset)
+
+    some.produce(200)
+    async with processed(some, handle, concurrency=4, breaker=Breaker(ConnectionError, probe_after=0.2), on_failure="stop") as run:
+        await until(lambda: run.statistics().breaker_opened >= 2)
+        assert asked < 60
+        down = False
+        await until(lambda: len(served) == 200)
+        await until(lambda: run.statistics().breaker == "closed")
+    assert some.committed() == 200
+
+
+@virtual
+async def test_a_probe_time_that_is_none_stops_and_says_so() -> None:
+    some = world()
+    some.produce(20)
+
+    async def handle(_: Record) -> None:
+        raise ConnectionError
+
+    with pytest.raises(ProcessingError, match="probe_after='soon'"):
+        async with processed(some, handle, breaker=Breaker(OSError, probe_after=lambda opened, error: "soon")) as run:
+            await run.wait()
+
+
+# --- too many failures ----------------------------------------------------------------------------------------------------------
+
+
+@virtual
+async def test_a_service_stops_if_dead_letters_are_not_the_exception() -> None:
+    some, letters = world(), list[int]()
+
+    async def handle(record: Record) -> None:
+        if record.offset % 100 < 3 or record.offset >= 400:
+            raise ValueError
+        if record.offset % 10 == 5:
+            raise Skip
+
+    async def bury(record: Record, error: BaseException, attempts: int) -> None:
+        letters.append(record.offset)
+
+    some.produce(1000)
+    with pytest.raises(TooManyFailuresError, match="10 of the last 50 records failed for good") as caught:
+        async with processed(some, handle, order="partition", on_failure=bury, too_many_failures=(10, 50)) as run:
+            await run.wait()
+    assert caught.value.record.offset == letters[-1] == 409
+    assert some.committed() == 410, "what was written as a dead letter is done"
