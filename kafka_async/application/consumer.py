@@ -368,6 +368,12 @@ class KafkaConsumer(Generic[K, V]):
           is fetched of it. Other partitions go on, and so does the membership. A record is at most a second late if the clock is
           set forward, and never early. ``ProcessingStatistics.delayed_until`` says which partitions wait. If the function raises or
           returns something else, that is the record's failure, without an attempt. See ``application/DELAYS.md``.
+        - ``rate`` (None): how many records begin in a second, at most, in this process; or an async context manager that is entered
+          around each attempt of an ``async def``.
+        - ``breaker`` (None): ``Breaker(on=(ConnectionError,))`` begins no handler while what handlers depend on is down; failures
+          meanwhile are no attempts.
+        - ``too_many_failures`` (None): ``(50, 100)`` raises ``TooManyFailuresError`` once 50 of the last 100 records were skipped
+          or went to ``on_failure``.
         - ``tracing`` (None): ``kafka_async.adapters.tracing.Tracing()`` makes a span of OpenTelemetry for each attempt, linked to
           the one that wrote the record.
 

@@ -112,6 +112,8 @@ DESCRIPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "skipped-total": "records that were skipped",
         "dead-letter-total": "records that on_failure took for good",
         "redelivered-total": "records that were written to another topic, to be handled again later",
+        "breaker-open": "1 while the breaker lets no handler begin, or few",
+        "breaker-opened-total": "times that the breaker has opened",
         "late-result-total": "records whose handler ended after the partition had left, or after its timeout",
         "queue-time-total": "milliseconds that all records waited for their handlers",
         "handler-time-total": "milliseconds spent in handlers",

@@ -28,6 +28,8 @@ Without a loop, a clock or randomness:
     capacity.py    how much may be held
     router.py      which handler a record goes to; typed_values.py: and what its value is
     bulkheads.py   limits of single routes
+    limits.py      a rate, and whether handlers may begin at all; breaker.py: while what they depend on is down
+    queues.py      what workers take from
     attempts.py    units of work that wait for their next attempt
     retry.py       how often and when a record is tried again; what a handler may raise to decide it
 """

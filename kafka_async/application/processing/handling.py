@@ -32,7 +32,7 @@ from .contexts import IDLE, Changes, called_in, calls, put, rest_of, set_since
 from .feed import Feed
 from .handler_threads import LOOK, HandlerThreads, Outcome, Stint
 from .items import Item, Pack, Record
-from .limits import Gate
+from .limits import Barrier
 from .process_settings import ProcessSettings
 from .queues import Fate, Queue
 from .redelivery import Redelivered
@@ -121,7 +121,7 @@ class Handling:
     feed: Feed = field(repr=False)
     progress: "Progress | None" = field(repr=False)
     """What is known of partitions; ``None``: records are done one by one, and that is all."""
-    gate: Gate | None = field(default=None, repr=False)
+    barrier: Barrier | None = field(default=None, repr=False)
     """The queue, if there are limits."""
     counts: HandlerCounts = field(factory=HandlerCounts, init=False)
     doubtful: bool = field(default=False, init=False)
@@ -453,7 +453,7 @@ class Handling:
 
     async def _wait_for_more(self) -> float:
         """Return, with the time, when something may be ready."""
-        used_up = (self._threads.used_up and not is_async(self.handler)) or (self.gate is not None and self.gate.shut)
+        used_up = (self._threads.used_up and not is_async(self.handler)) or (self.barrier is not None and self.barrier.shut)
         if self.feed.refill_below >= 0 and not (self.run.halted or self.doubtful or used_up):
             self.feed.refill()
             if self.queue.lanes.some_ready:
@@ -653,7 +653,7 @@ class Handling:
         """Try the records of a unit again, or give them up."""
         error = decided(error)
         try:
-            if self.gate is not None and not refused and self.gate.failed(unit, error):
+            if self.barrier is not None and not refused and self.barrier.failed(unit, error):
                 self._keep(unit)
                 return
             delay = None if refused else self._delay(slot, unit, error)
@@ -673,7 +673,7 @@ class Handling:
         now = self.run.clock()
         self.counts.attempts -= 1
         self.queue.retry(unit, now + KEPT, now, counts=False)
-        if self.gate is not None and self.gate.shut:
+        if self.barrier is not None and self.barrier.shut:
             self.take_back()
         self.run.change()
 

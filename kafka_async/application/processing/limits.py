@@ -90,7 +90,7 @@ class FailureShare:
 
 
 @frozen
-class Limits:
+class HandlerLimits:
     """The limits of one ``process``, checked."""
 
     rate: float | None
@@ -102,7 +102,7 @@ class Limits:
 
 
 @define(eq=False)
-class Gate:
+class Barrier:
     """A queue behind limits."""
 
     queue: Queue
@@ -260,7 +260,7 @@ class Gate:
         self.queue.unhandled(pack, items, now)
 
 
-def checked_limits(rate: Any, breaker: Any, too_many_failures: Any) -> Limits | None:
+def checked_limits(rate: Any, breaker: Any, too_many_failures: Any) -> HandlerLimits | None:
     """Return the limits; ``None`` if there are none. Raises ``TypeError`` and ``ValueError`` that name what is wrong."""
     around = rate if isinstance(rate, AbstractAsyncContextManager) else None
     number = rate if around is None else None
@@ -271,7 +271,7 @@ def checked_limits(rate: Any, breaker: Any, too_many_failures: Any) -> Limits | 
     if breaker is not None and not isinstance(breaker, Breaker):
         raise TypeError(f"breaker={breaker!r}: expected a Breaker")
     share = None if too_many_failures is None else _share(too_many_failures)
-    return None if rate is None and breaker is None and share is None else Limits(number, around, breaker, share)
+    return None if rate is None and breaker is None and share is None else HandlerLimits(number, around, breaker, share)
 
 
 def within(around: AbstractAsyncContextManager[Any], handler: Callable[..., Any]) -> Callable[..., Any]:
@@ -297,11 +297,11 @@ def _share(value: Any) -> tuple[int, int]:
     return most, of
 
 
-def gated(queue: Queue, limits: Limits | None, concurrency: int, run: RunState) -> tuple[Queue, Gate | None]:
+def behind_limits(queue: Queue, limits: HandlerLimits | None, concurrency: int, run: RunState) -> tuple[Queue, Barrier | None]:
     """Put a queue behind limits, if there are any."""
     if limits is None:
         return queue, None
-    gate = Gate(
+    barrier = Barrier(
         queue,
         None if limits.rate is None else TokenBucket(limits.rate),
         None if limits.breaker is None else Circuit(limits.breaker, concurrency),
@@ -311,4 +311,4 @@ def gated(queue: Queue, limits: Limits | None, concurrency: int, run: RunState) 
         run.fail,
         run.change,
     )
-    return gate, gate
+    return barrier, barrier

@@ -19,7 +19,7 @@ from .breaker import Breaker
 from .capacity import Room
 from .context import ProcessingContext
 from .delays import NotBefore
-from .limits import Limits, checked_limits, within
+from .limits import HandlerLimits, checked_limits, within
 from .redelivery import ForGroups, Redelivery
 from .retry import ONCE, Retry
 from .router import Router
@@ -85,7 +85,7 @@ class ProcessSettings:
     tracing: Surrounds | None
     not_before: NotBefore | None
     router: Router | None
-    limits: Limits | None
+    limits: HandlerLimits | None
 
     @property
     def one_set_of_lanes(self) -> bool:

@@ -147,7 +147,7 @@ class Processing:
         work, counts, now = self._queue, self._handling.counts, self._run.clock()
         progress = self._handling.progress
         ahead = Ahead() if progress is None else progress.ahead()
-        oldest, retrying, held_up, gate = work.oldest, work.retrying, work.lanes.held_up, self._handling.gate
+        oldest, retrying, held_up, barrier = work.oldest, work.retrying, work.lanes.held_up, self._handling.barrier
         running, delays = self._handling.running, work.lanes.delays
         delayed, until = (0, {}) if delays is None else (delays.records, delays.until())
         age = now - oldest[2] if oldest is not None else 0.0
@@ -173,8 +173,8 @@ class Processing:
             skipped=counts.skipped,
             dead_letters=counts.dead_letters,
             redelivered=counts.redelivered,
-            breaker=None if gate is None or gate.circuit is None else gate.circuit.state.value,
-            breaker_opened=0 if gate is None or gate.circuit is None else gate.circuit.opened,
+            breaker=None if barrier is None or barrier.circuit is None else barrier.circuit.state.value,
+            breaker_opened=0 if barrier is None or barrier.circuit is None else barrier.circuit.opened,
             late_results=work.late_results + len(counts.late_threads),
             seconds_in_queue=counts.seconds_in_queue,
             seconds_in_handlers=counts.seconds_in_handlers,
@@ -365,12 +365,12 @@ class Processing:
         while not run.ended:
             now = run.clock()
             look_at = self._feed.look(now)
-            gate = self._handling.gate
-            if gate is not None and gate.is_down and self._queue.lanes.some_ready:
-                ready, due_at = not gate.shut, gate.due_at  # a record that has not failed yet tells more than one that has
+            barrier = self._handling.barrier
+            if barrier is not None and barrier.is_down and self._queue.lanes.some_ready:
+                ready, due_at = not barrier.shut, barrier.due_at  # a record that has not failed yet tells more than one that has
             else:
-                ready = self._queue.expire(now) and (gate is None or not gate.shut)
-                due_at = min(self._queue.due_at or inf, inf if gate is None else gate.due_at)
+                ready = self._queue.expire(now) and (barrier is None or not barrier.shut)
+                due_at = min(self._queue.due_at or inf, inf if barrier is None else barrier.due_at)
             self._look_for_room(now)
             due_at = min(due_at, self._look_for_stalls(now), look_at)
             if run.halted:
@@ -396,8 +396,8 @@ class Processing:
 
     def _busy_since(self, partition: TopicPartition, offset: int, arrived: float) -> float | None:
         """Return since when a record keeps us busy: the wait until it may begin is no fault of a handler's. From any thread."""
-        gate = self._handling.gate
-        return arrived if gate is None else gate.began_at(partition, offset)
+        barrier = self._handling.barrier
+        return arrived if barrier is None else barrier.began_at(partition, offset)
 
     def _look_for_stalls(self, now: float) -> float:
         """Warn, once, about a record that has been unfinished for too long. Return when to look again."""

@@ -19,7 +19,7 @@ from .bulkheads import limited
 from .delaying import Delayer
 from .feed import Feed
 from .handling import Handling
-from .limits import gated
+from .limits import behind_limits
 from .process_settings import ProcessSettings
 from .processing import UNWINDING, Processing
 from .progress import Progress
@@ -204,6 +204,6 @@ def processing_of(parts: Parts, handler: Any, settings: ProcessSettings) -> Proc
     delayer = None if work.lanes.delays is None else Delayer(work.lanes.delays, work, source)
     feed = Feed(source, work, run, Bench(), delayer)
     progress = Progress(work, source, run)
-    queue, gate = gated(limited(work, settings), settings.limits, settings.concurrency, run)
-    handling = Handling(handler, settings, queue, run, feed, progress, gate)
+    queue, barrier = behind_limits(limited(work, settings), settings.limits, settings.concurrency, run)
+    handling = Handling(handler, settings, queue, run, feed, progress, barrier)
     return Processing(settings, work, run, feed, handling, CommitSettlement(progress, handling, feed, run))

@@ -224,6 +224,8 @@ class ShareConsumer(Generic[K, V]):
           are released.
         - ``max_held_bytes`` (67_108_864): how many bytes of keys and values may be received and not done (as records, ten for each
           handler, or twice ``batch``). If it is less than what ``concurrency`` handlers work on, fewer run.
+        - ``rate`` (None), ``breaker`` (None), ``too_many_failures`` (None): as those of ``KafkaConsumer.process``. While the
+          breaker is open, one record at a time is read, to try it with; locks are renewed up to ``max_processing_ms``.
         - ``tracing`` (None): ``kafka_async.adapters.tracing.Tracing()`` makes a span of OpenTelemetry for each attempt, linked to
           the one that wrote the record.
 

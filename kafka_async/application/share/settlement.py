@@ -17,7 +17,7 @@ from ..processing.bulkheads import limited
 from ..processing.feed import Feed
 from ..processing.handling import Handling
 from ..processing.lanes import Lanes
-from ..processing.limits import gated
+from ..processing.limits import behind_limits
 from ..processing.process_settings import ProcessSettings
 from ..processing.processing import Processing
 from ..processing.redelivery import WRITTEN_TO, Redelivery
@@ -196,8 +196,8 @@ class LockSettlement:
 
         Until one does, no more are read: they would wait as long, and each time cost one of their deliveries.
         """
-        work, exchange, gate = self.work, self.parts.exchange, self.handling.gate
-        if gate is not None and gate.is_down:
+        work, exchange, barrier = self.work, self.parts.exchange, self.handling.barrier
+        if barrier is not None and barrier.is_down:
             return  # others are no better off; locks are renewed as long as may be
         since = work.stuck_since(now)
         if since is None or work.stuck or now < since + exchange.lock_seconds:
@@ -221,7 +221,7 @@ def processing_of_shared(parts: ShareParts, handler: Any, settings: ProcessSetti
     work = ShareWork(settings.room, Lanes(settings.batch or 1, settings.linger), give_back=_release_later)
     source = ShareSource(parts, work, run)
     feed = Feed(source, work, run, Bench())
-    queue, gate = gated(limited(work, settings), settings.limits, settings.concurrency, run)
-    source.gate = gate
-    handling = Handling(handler, settings, queue, run, feed, None, gate)
+    queue, barrier = behind_limits(limited(work, settings), settings.limits, settings.concurrency, run)
+    source.barrier = barrier
+    handling = Handling(handler, settings, queue, run, feed, None, barrier)
     return Processing(settings, work, run, feed, handling, LockSettlement(parts, work, source, handling, feed, run, redelivery))

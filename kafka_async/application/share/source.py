@@ -7,7 +7,7 @@ from ...errors import DeserializationError
 from ...model import TopicPartition
 from ...trace import RecordFailed
 from ...values import define, field
-from ..processing.limits import Gate
+from ..processing.limits import Barrier
 from ..processing.run_state import RunState
 from ..processing.work import Received, Supply
 from .parts import ShareParts
@@ -26,7 +26,7 @@ class ShareSource:
     run: RunState = field(repr=False)
     refused: list[tuple[Record, DeserializationError]] = field(factory=list, init=False)
     """Records that cannot be deserialized, and were delivered for the last time."""
-    gate: Gate | None = field(default=None, init=False, repr=False)
+    barrier: Barrier | None = field(default=None, init=False, repr=False)
     """What may keep handlers from beginning."""
     on_read: Callable[[], None] | None = field(default=None, init=False)
     """Called as a read begins, which asks for as many records as there was room for at the pace known before."""
@@ -42,7 +42,7 @@ class ShareSource:
         """
         if self.on_read is not None:
             self.on_read()
-        down = self.gate is not None and self.gate.is_down
+        down = self.barrier is not None and self.barrier.is_down
         if self.work.stuck:
             limit = 0
         elif down:
