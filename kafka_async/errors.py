@@ -215,8 +215,8 @@ class ProcessingError(KafkaError):
 
 
 class TooManyFailuresError(ProcessingError):
-    """Too many of the last records failed for good (``process(too_many_failures=...)``). ``record`` is the last one; it counts as
-    done, as ``on_failure`` has it.
+    """Too many of the last records failed for good (``process(too_many_failures=...)``). ``record`` is the last one, ``__cause__``
+    why it failed; it counts as done, as ``on_failure`` has it.
     """
 
 

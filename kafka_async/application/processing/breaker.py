@@ -9,7 +9,9 @@ Without a loop, a clock or randomness of its own: ``now`` is an argument, and ``
 
 from collections import deque
 from enum import Enum
+from itertools import islice
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from ...functions import check_plain, returned
 from ...states import StateTable
@@ -17,7 +19,9 @@ from ...values import define, field, frozen
 from .retry import Delay, exponential
 
 PROOF: Final = 3
-"""So many records must succeed, while one fails, to show that the others can: one may be the last before an outage."""
+"""So many records must succeed between two failures of one to show that others can: one may be the last before an outage."""
+STRIKES: Final = 2
+"""How often that must happen until failures are that record's own: once, the next outage may have begun."""
 
 
 class CircuitState(Enum):
@@ -75,6 +79,16 @@ def _window(value: Any) -> int:
     return value
 
 
+def _in_a_row(value: Any) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"in_a_row={value!r}: expected an integer")
+    if value < 1:
+        raise ValueError(f"in_a_row={value!r}: expected at least 1 attempt")
+    return value
+
+
 def _probe_after(value: Any) -> Delay:
     if callable(value):
         check_plain(value, "probe_after", "seconds, or a function of how often it has opened and the exception")
@@ -98,19 +112,21 @@ class Breaker:
 
     - ``on``: the exceptions that say so, such as ``(ConnectionError, TimeoutError)``.
     - ``ratio``, ``window``: it opens if of the last ``window`` attempts ``ratio * window`` failed with them.
+    - ``in_a_row``: it also opens if so many attempts failed with them one after another. ``None``: that does not matter.
     - ``probe_after``: seconds until a record is tried, or a function of how often it has opened since it was closed, and the
       exception.
 
     While it is open, failures with any of ``on`` are no attempts and never reach ``on_failure``. Otherwise such a failure is one
-    only if three other records have succeeded since this record failed first: then it is this record's fault. Records that failed
-    come after others, so that one of them keeps nobody waiting. ``on_failure`` and dead letters see no outage that way. Raises
-    ``TypeError`` and ``ValueError`` for bad arguments.
+    only if twice three other records have succeeded between two failures of this record: then it is this record's fault. Records
+    that failed come after others, so that one of them keeps nobody waiting. ``on_failure`` and dead letters see no outage that way.
+    Raises ``TypeError`` and ``ValueError`` for bad arguments.
     """
 
     on: tuple[type[Exception], ...] = field(converter=_on)
     ratio: float = field(default=0.5, converter=_ratio, kw_only=True)
     window: int = field(default=20, converter=_window, kw_only=True)
-    probe_after: Delay = field(factory=lambda: exponential(1, 60), converter=_probe_after, kw_only=True)
+    in_a_row: int | None = field(default=None, converter=_in_a_row, kw_only=True)
+    probe_after: Delay = field(factory=lambda: exponential(1, 30), converter=_probe_after, kw_only=True)
 
     def covers(self, error: BaseException) -> bool:
         """Whether an exception says that what handlers depend on is down. Of a group, all must."""
@@ -145,8 +161,8 @@ class Circuit:
     _failed: deque[bool] = field(init=False)
     """The last attempts while it is closed."""
     _successes: int = field(default=0, init=False)
-    _before: dict[Any, int] = field(factory=dict, init=False, repr=False)
-    """Units that have failed, each with how many others had succeeded as it began to."""
+    _suspects: WeakKeyDictionary[Any, tuple[int, int]] = field(factory=WeakKeyDictionary, init=False, repr=False)
+    """Units that have failed, each with how many others had succeeded by then, and its strikes. Those that leave are forgotten."""
     _running: dict[Any, int] = field(factory=dict, init=False, repr=False)
     """Units under way, each with how often it had opened when they began. One that began before says nothing about now."""
     _allowed: int = field(default=1, init=False)
@@ -155,7 +171,7 @@ class Circuit:
     """Successes at this height."""
 
     def __attrs_post_init__(self) -> None:
-        self._failed = deque(maxlen=self.breaker.window)
+        self._failed = deque(maxlen=max(self.breaker.window, self.breaker.in_a_row or 0))
 
     def admits(self, now: float) -> bool:
         """Whether another unit may begin."""
@@ -184,7 +200,7 @@ class Circuit:
     def gone(self, unit: Any) -> None:
         """A unit is done."""
         self.ends(unit)
-        self._before.pop(unit, None)
+        self._suspects.pop(unit, None)
 
     def succeeded(self, unit: Any) -> None:
         """A handler has returned, or failed for a reason of its own."""
@@ -216,17 +232,26 @@ class Circuit:
             self.succeeded(unit)
             return False
         counts = self._running.pop(unit, None) == self.opened
-        if self.state is not CircuitState.OPEN and self._successes - self._before.setdefault(unit, self._successes) >= PROOF:
-            if self.state is CircuitState.CLOSED:
-                self._failed.append(True)
+        successes, strikes = self._suspects.get(unit, (self._successes, 0))
+        if self.state is not CircuitState.OPEN and strikes < STRIKES and self._successes - successes >= PROOF:
+            self._suspects[unit] = self._successes, strikes + 1  # others can: this says nothing about what they depend on
+            return strikes + 1 < STRIKES
+        self._suspects[unit] = self._successes, strikes
+        if self.state is not CircuitState.OPEN and strikes >= STRIKES:
             return False
         if self.state is CircuitState.CLOSED:
             self._failed.append(True)
-            if sum(self._failed) >= self.breaker.ratio * self.breaker.window:
+            if self._is_too_much():
                 self._open(CircuitInput.TRIPPED, error, now)
         elif counts and self.state is not CircuitState.OPEN:
             self._open(CircuitInput.FAILED, error, now)
         return True
+
+    def _is_too_much(self) -> bool:
+        failed, row = self._failed, self.breaker.in_a_row
+        if sum(islice(reversed(failed), self.breaker.window)) >= self.breaker.ratio * self.breaker.window:
+            return True
+        return row is not None and len(failed) >= row and all(islice(reversed(failed), row))
 
     def _open(self, what: CircuitInput, error: BaseException, now: float) -> None:
         pause = self.breaker.pause(self._in_turn + 1, error)

@@ -695,6 +695,8 @@ class Handling:
 
     async def _conclude(self, slot: Slot, unit: Unit, error: BaseException) -> None:
         """There is no other attempt."""
+        if self.barrier is not None:
+            self.barrier.last_error = error
         if isinstance(error, Skip):
             self._skipped(slot, unit, error, Fate.DONE)
         else:

@@ -115,6 +115,8 @@ class Barrier:
     """Ends all with an error."""
     closed: Callable[[], None] = field(repr=False)
     """Called when nothing may begin until ``due_at``."""
+    last_error: BaseException | None = field(default=None, init=False, repr=False)
+    """Why the last record was given up."""
     _began: dict[Unit, float] = field(factory=dict, init=False, repr=False)
     """Units that are handled, each with the time at which that began."""
     _shut: bool = field(default=False, init=False)
@@ -235,7 +237,9 @@ class Barrier:
             return
         if (found := self.failures.given_up(len(items))) is not None:
             text = f"{found} of the last {self.failures.of} records failed for good: the service stops (too_many_failures)"
-            self.fail(TooManyFailuresError(text, items[0].record))
+            failure = TooManyFailuresError(text, items[0].record)
+            failure.__cause__ = self.last_error
+            self.fail(failure)
 
     def retry(self, unit: Unit, due: float, now: float, *, counts: bool = True) -> bool:
         self._ends(unit)

@@ -1,5 +1,7 @@
 """When a breaker opens, whom it lets through, and what counts as an attempt."""
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -17,15 +19,26 @@ def circuit(most: int = 8, **options: Any) -> Circuit:
     return Circuit(Breaker(ConnectionError, **{"window": 4, "probe_after": 10, **options}), most)
 
 
-def fail(some: Circuit, unit: Any, now: float = 0.0, error: BaseException = DOWN) -> bool:
-    some.begins(unit)
-    return some.failed(unit, error, now)
+class Unit:
+    """Something that is handled."""
 
 
-def succeed(some: Circuit, unit: Any) -> None:
-    some.begins(unit)
-    some.succeeded(unit)
-    some.gone(unit)
+NAMED: dict[str, Unit] = {name: Unit() for name in "abcdef"}
+
+
+def unit_of(unit: Unit | str) -> Unit:
+    return NAMED[unit] if isinstance(unit, str) else unit
+
+
+def fail(some: Circuit, unit: Unit | str, now: float = 0.0, error: BaseException = DOWN) -> bool:
+    some.begins(unit_of(unit))
+    return some.failed(unit_of(unit), error, now)
+
+
+def succeed(some: Circuit, unit: Unit | str) -> None:
+    some.begins(unit_of(unit))
+    some.succeeded(unit_of(unit))
+    some.gone(unit_of(unit))
 
 
 def opened() -> Circuit:
@@ -54,40 +67,70 @@ def test_other_failures_are_no_sign_of_an_outage() -> None:
     assert some.state is CircuitState.OPEN
 
 
-def test_a_failure_counts_once_others_have_succeeded_since() -> None:
-    some = circuit(window=100)
-    assert fail(some, "a"), "perhaps an outage"
-    assert fail(some, "a"), "nobody has succeeded since"
-    succeed(some, "b")
-    succeed(some, "b")
-    assert fail(some, "a"), "these may have been the last ones"
-    succeed(some, "b")
-    assert not fail(some, "a"), "others can, so it is this record"
-    assert not fail(some, "a")
-    some.gone("a")
-    for _ in range(3):
-        succeed(some, "b")
-    assert fail(some, "a"), "another record"
+def others(some: Circuit, count: int) -> None:
+    for _ in range(count):
+        succeed(some, Unit())
+
+
+def test_a_failure_counts_once_others_have_succeeded_between_two_of_them_twice() -> None:
+    some, unit = circuit(window=100), Unit()
+    assert fail(some, unit), "perhaps an outage"
+    assert fail(some, unit), "nobody has succeeded since"
+    others(some, 2)
+    assert fail(some, unit), "these may have been the last ones"
+    others(some, 3)
+    assert fail(some, unit), "others can, but the next outage may have begun"
+    others(some, 3)
+    assert not fail(some, unit), "it is this record"
+    assert not fail(some, unit)
+    some.gone(unit)
+    others(some, 3)
+    assert fail(some, unit), "another record"
 
 
 def test_a_record_that_fails_by_itself_does_not_open_it_again() -> None:
-    some = opened()
-    for number in range(3):
-        assert some.admits(100 * (number + 1))
-        succeed(some, "b")
-        assert some.state is CircuitState.RISING
-        if number < 2:
-            assert fail(some, "a", 100 * (number + 1))
-            assert some.opened == number + 2
-    assert not fail(some, "a", 300)
+    some, unit = opened(), Unit()
+    assert some.admits(10)
+    others(some, 1)
     assert some.state is CircuitState.RISING
+    assert fail(some, unit, 10)
+    assert some.opened == 2, "nothing tells it from an outage"
+    assert some.admits(20)
+    others(some, 3)
+    assert fail(some, unit, 20)
+    others(some, 3)
+    assert not fail(some, unit, 20)
+    assert some.opened == 2
+
+
+def test_so_many_in_a_row_open_it_too() -> None:
+    some = circuit(window=100, in_a_row=3)
+    fail(some, Unit())
+    fail(some, Unit())
+    others(some, 1)
+    fail(some, Unit())
+    fail(some, Unit())
+    assert some.state is CircuitState.CLOSED
+    fail(some, Unit())
+    assert some.opened == 1
+
+
+def test_what_leaves_is_forgotten() -> None:
+    some = circuit(window=100)
+    units = [Unit() for _ in range(100)]
+    for unit in units[:40]:
+        fail(some, unit)
+    gone = [weakref.ref(unit) for unit in units]
+    del units, unit
+    gc.collect()
+    assert not any(each() for each in gone)
 
 
 def test_while_it_is_open_nothing_begins_and_nothing_counts() -> None:
     some = circuit()
     for unit in "abcd":
-        some.begins(unit)
-    assert [some.failed(unit, DOWN, 0.0) for unit in "abcd"] == [True] * 4
+        some.begins(unit_of(unit))
+    assert [some.failed(unit_of(unit), DOWN, 0.0) for unit in "abcd"] == [True] * 4
     assert some.opened == 1, "what began before says nothing about now"
     assert not some.admits(9.9)
     assert some.due_at == 10.0
@@ -181,9 +224,8 @@ class Work:
 
     some: Circuit
     now: float = 0.0
-    running: dict[int, int] = Factory(dict)
+    running: dict[Unit, int] = Factory(dict)
     """Each with how often the breaker had opened as it began."""
-    begun: int = 0
 
     def step(self, what: str, place: int) -> None:
         some = self.some
@@ -193,18 +235,18 @@ class Work:
             if len(self.running) < some.most and some.admits(self.now):
                 self.begin()
         elif self.running:
-            unit = sorted(self.running)[place % len(self.running)]
+            unit = list(self.running)[place % len(self.running)]
             del self.running[unit]
             self.end(unit, what)
 
     def begin(self) -> None:
         if self.some.state is CircuitState.HALF_OPEN:
             assert self.some.opened not in self.running.values(), "one probe at a time"
-        self.begun += 1
-        self.running[self.begun] = self.some.opened
-        self.some.begins(self.begun)
+        unit = Unit()
+        self.running[unit] = self.some.opened
+        self.some.begins(unit)
 
-    def end(self, unit: int, what: str) -> None:
+    def end(self, unit: Unit, what: str) -> None:
         if what == "succeed":
             self.some.succeeded(unit)
         elif what == "end":
@@ -222,7 +264,7 @@ def test_whatever_happens_one_probe_runs_and_it_can_always_close(steps: list[tup
     some = work.some
     for unit in work.running:
         some.ends(unit)
-    for unit in range(1000, 1100):
+    for unit in (Unit() for _ in range(100)):
         work.now += 5
         assert some.admits(work.now)
         some.begins(unit)

@@ -211,12 +211,29 @@ async def test_one_record_that_cannot_be_served_is_no_outage() -> None:
             raise ConnectionError("its own")
         await needed.handle(record)
 
-    some.produce(60)
-    async with processed(some, handle, on_failure=needed.give_up, breaker=Breaker(ConnectionError), retry=Retry(attempts=2)) as run:
-        await until(lambda: some.committed() == 60 or len(needed.served) + len(needed.given_up) == 60)
+    options: dict[str, Any] = {"on_failure": needed.give_up, "breaker": Breaker(ConnectionError), "retry": Retry(attempts=2)}
+    async with produced(some, 20) as end, processed(some, handle, **options) as run:
+        await until(lambda: needed.given_up == [7])
+        end()
+        count = some.cluster.log(some.partitions[0]).end
+        await until(lambda: len(needed.served) == count - 1)
         assert run.statistics().breaker == "closed"
-    assert needed.given_up == [7]
-    assert some.committed() == 60
+    assert some.committed() == count
+
+
+@virtual
+async def test_a_dependency_that_flaps_fills_no_topic_of_dead_letters() -> None:
+    some, needed = world(3), Dependency()
+    for partition in range(3):
+        some.produce(2000, keys=20, partition=partition)
+    options: dict[str, Any] = {"breaker": Breaker(ConnectionError, probe_after=0.2), "on_failure": needed.give_up}
+    async with processed(some, needed.handle, order="partition", **options):
+        for _ in range(30):
+            needed.down = not needed.down
+            await anyio.sleep(0.7)
+        needed.down = False
+        await until(lambda: len(needed.served) == 6000)
+    assert needed.given_up == []
 
 
 @virtual
