@@ -250,3 +250,31 @@ async def test_a_stop_that_was_forgotten_is_said(kafka44: KafkaCluster, backgrou
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert "ResourceWarning" in done.stderr
     assert "was not stopped" in done.stderr
+
+
+@both
+@both_backgrounds
+async def test_handlers_that_stop_through_tasks_and_threads_do_not_wait_for_themselves(
+    kafka44: KafkaCluster, protocol: str, background: str
+) -> None:
+    topic = new_topic(kafka44)
+    await asyncio.to_thread(kafka44.produce, topic, 20)
+    group = new_group(kafka44, protocol)
+    loop, done = asyncio.get_running_loop(), list[int]()
+
+    async def handle(record: Any) -> None:
+        if record.offset == 18:
+            await asyncio.wait_for(consumer.stop(), 60)
+        elif record.offset == 19:
+            await asyncio.to_thread(lambda: asyncio.run_coroutine_threadsafe(consumer.stop(), loop).result(60))
+        else:
+            await asyncio.sleep(0.5)
+            done.append(record.offset)
+
+    consumer = group.member(topic, background=background)
+    async with consumer:
+        began = loop.time()
+        await consumer.process(handle, concurrency=20, order="none")
+        assert loop.time() - began < 15
+    assert sorted(done) == list(range(18))
+    assert group.committed() == {0: 18}

@@ -12,7 +12,7 @@ A worker's task ends only when we end it. A cancellation from anywhere else is t
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from contextvars import Context, copy_context
+from contextvars import Context, ContextVar, copy_context
 from functools import partial
 from inspect import isawaitable
 from math import inf
@@ -55,6 +55,10 @@ ALONE: Final = 0.1
 """Seconds for which threads go on by themselves after the event loop has seen that the session lasts."""
 
 
+_WORKER: Final[ContextVar["Slot | None"]] = ContextVar("kafka_async worker", default=None)
+"""The worker whose handler runs here: tasks and threads that a handler starts have it too."""
+
+
 @define(eq=False)
 class Slot:
     """One worker."""
@@ -72,6 +76,8 @@ class Slot:
     """The number of its task."""
     stops: bool = False
     """The handler that it runs is waiting for ``stop``."""
+    asks: bool = False
+    """A task or a thread of a handler of its has called ``stop``, for which the handler may be waiting."""
 
     @property
     def under_way(self) -> Unit | None:
@@ -164,15 +170,24 @@ class Handling:
         return {item.record for unit in units if unit is not None for item in unit.items}
 
     def stops(self) -> None:
-        """This task stops the processing. If it is one of the workers, nobody waits for its handler, which waits for them."""
-        caller = get_current_task().id
+        """This task stops the processing. If it is one of the workers, nobody waits for its handler, which waits for them.
+
+        If it belongs to a handler, by ``asyncio.wait_for`` or from a thread, that may wait for it as well.
+        """
+        caller, worker = get_current_task().id, _WORKER.get()
         for slot in self._slots:
             slot.stops |= slot.task == caller
+            slot.asks |= slot is worker
 
-    def stopping(self, concerns: Callable[[Item], bool] = lambda item: True) -> int:
-        """Return how many of the records that this concerns are held by handlers that wait for ``stop``."""
-        units = [slot.unit for slot in self._slots if slot.stops and slot.unit is not None]
-        return sum(concerns(item) for unit in units for item in unit.items)
+    def stopping(self, concerns: Callable[[Item], bool] = lambda item: True, *, perhaps: bool = False) -> int:
+        """Return how many of the records that this concerns are held by handlers that wait for ``stop``, or ``perhaps`` do."""
+        units = [slot.under_way for slot in self._slots if slot.stops or (perhaps and slot.asks)]
+        return sum(concerns(item) for unit in units if unit is not None for item in unit.items)
+
+    def give_way(self) -> None:
+        """Handlers that may be waiting for ``stop`` are waited for no longer."""
+        for slot in self._slots:
+            slot.stops |= slot.asks
 
     def cancel_gone(self) -> None:
         """Cancel handlers all of whose records belong to another member by now."""
@@ -245,6 +260,7 @@ class Handling:
         running, handler_threads = slot.running, self._handler_threads
         assert running is not None  # noqa: S101 - its task runs
         slot.task = get_current_task().id
+        _WORKER.set(slot)
         try:
             if handler_threads is None:
                 await self._serve(slot, self._invoker(slot), running.disturbances)

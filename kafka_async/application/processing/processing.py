@@ -23,6 +23,8 @@ from .statistics import PROCESSING, ProcessingStatistics
 from .tasks import tasks_here
 from .work import Ahead
 
+OWN_STOP: Final = 1.0
+"""Seconds that a handler has left whose task or thread has called ``stop``, once the others are done: it may wait for that."""
 UNWINDING: Final = 1.0
 """Seconds for which handlers that were cancelled may clean up before their partition is given up."""
 DRAINING: Final = 2 / 3
@@ -339,7 +341,10 @@ class Processing:
         handling.halt()
         self._feed.interrupt()
         with move_on_after(min(seconds * DRAINING, self.settings.drain_timeout)):
-            await run.until(lambda: queue.running <= handling.stopping())
+            await run.until(lambda: queue.running <= handling.stopping(perhaps=True))
+            with move_on_after(OWN_STOP):
+                await run.until(lambda: queue.running <= handling.stopping())
+        handling.give_way()
         handling.cancel()
         with move_on_after(min(max(0.0, until - run.clock()) / 2, UNWINDING)):
             await run.until(lambda: queue.running <= handling.stopping())
