@@ -7,7 +7,7 @@ import ast
 import inspect
 import re
 from functools import cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from textwrap import indent
 from typing import Final
 
@@ -15,6 +15,20 @@ from ..values import frozen
 from . import options
 
 _SECTION: Final = re.compile(r"\s*# --- (.+) ---")
+
+
+_SECTIONS: Final = (
+    "Connection",
+    "Group",
+    "What is read",
+    "Fetching",
+    "Time",
+    "Network",
+    "Security",
+    "Observing",
+    "Where it runs",
+)
+"""The order of the page. What share consumers have too stands apart from the rest in the source."""
 
 
 @frozen
@@ -43,13 +57,13 @@ def options_by_name() -> dict[str, Option]:
     """Return all options, in the order of the page. Parses ``options.py``."""
     source = inspect.getsource(options)
     lines = source.splitlines()
-    body = next(node.body for node in ast.parse(source).body if isinstance(node, ast.ClassDef))
+    classes = (node.body for node in ast.parse(source).body if isinstance(node, ast.ClassDef))
     found: dict[str, Option] = {}
-    for annotated, described in pairwise(body):
+    for annotated, described in chain.from_iterable(map(pairwise, classes)):
         if isinstance(annotated, ast.AnnAssign) and isinstance(annotated.target, ast.Name):
             name = annotated.target.id
             found[name] = Option(name, _section(lines, annotated.lineno), ast.unparse(annotated.annotation), _docstring(described))
-    return found
+    return dict(sorted(found.items(), key=lambda each: _SECTIONS.index(each[1].section)))
 
 
 def _section(lines: list[str], number: int) -> str:

@@ -33,12 +33,8 @@ K = TypeVar("K", default=Any)
 V = TypeVar("V", default=Any)
 
 
-class ConsumerOptions(TypedDict, Generic[K, V], total=False):
-    """The options of a consumer (PEP 692). All of them may be left out.
-
-    Names are Kafka's configuration keys with ``_`` for ``.``, as kafka-python and aiokafka spell them. Times are in milliseconds,
-    sizes in bytes.
-    """
+class CommonOptions(TypedDict, Generic[K, V], total=False):
+    """The options that consumers and share consumers have in common."""
 
     # --- Connection ---
     bootstrap_servers: str | Iterable[str]
@@ -96,177 +92,7 @@ class ConsumerOptions(TypedDict, Generic[K, V], total=False):
     Kafka: ``bootstrap.resolve.timeout.ms`` (KIP-909).
     """
 
-    # --- Group ---
-    group_id: str | None
-    """Consumer group to join. Members of a group share the partitions of their topics, and commits are kept under its name.
-
-    ``None``: no group. Then ``subscribe`` assigns every partition of the topics to this consumer, ``commit`` raises
-    ``IllegalOperation``, nothing is auto-committed, and reading begins where ``auto_offset_reset`` says.
-
-    Default: ``None``.
-    Allowed: a string of at most 32,767 bytes in UTF-8 that is not empty, or None.
-    Kafka: ``group.id``.
-    """
-
-    group_instance_id: str | None
-    """Name by which the group recognizes this member after a restart (static membership). Needs ``group_id``.
-
-    A member that restarts within the session timeout gets its partitions back, and the others see no rebalance. Must be different
-    for each member of the group. After a clean stop of a static member, the others get its partitions only when its session times
-    out.
-
-    Default: ``None``.
-    Allowed: a string of at most 32,767 bytes in UTF-8 that is not empty, or None.
-    Kafka: ``group.instance.id`` (KIP-345).
-    """
-
-    group_protocol: GroupProtocol
-    """Rebalance protocol of the group.
-
-    ``consumer`` is the protocol of Kafka 4.0, in which the brokers assign partitions and members keep reading meanwhile;
-    ``classic`` is that of older brokers, in which one of the members assigns. ``auto`` chooses ``consumer`` if the brokers offer
-    it for this group and none of ``session_timeout_ms``, ``heartbeat_interval_ms`` and ``partition_assignment_strategy`` is
-    set, else ``classic``. Java's default is ``classic``.
-
-    Default: ``'auto'``.
-    Allowed: one of 'auto', 'classic', 'consumer'.
-    Kafka: ``group.protocol`` (KIP-848).
-    """
-
-    group_remote_assignor: str | None
-    """Assignor that the brokers use for this group, such as ``uniform`` or ``range``. Only for the protocol ``consumer``.
-
-    ``None``: the first of the brokers' ``group.consumer.assignors``. Brokers refuse an assignor that they do not have when the
-    member joins.
-
-    Default: ``None``.
-    Allowed: a string of at most 32,767 bytes in UTF-8 that is not empty, or None.
-    Kafka: ``group.remote.assignor`` (KIP-848).
-    """
-
-    partition_assignment_strategy: Sequence[Any] | None
-    """Assignors that this member offers, best first. Only for the protocol ``classic``.
-
-    Each is ``"range"``, ``"roundrobin"``, ``"sticky"`` or ``"cooperative-sticky"``, the name of Java's class, or an
-    ``Assignor``, as an object or a class. The group uses one that all its members offer. With ``cooperative-sticky`` alone,
-    members go on reading the partitions that they keep during a rebalance; to move a group to it, restart its members once with
-    both and once more with it alone.
-
-    Default: ``['range', 'cooperative-sticky']``.
-    Allowed: names of assignors, or assignors; at least one, none twice.
-    Kafka: ``partition.assignment.strategy`` (KIP-429, KIP-881).
-    """
-
-    session_timeout_ms: int
-    """How long the coordinator waits for a heartbeat before it gives the partitions of this member to others. Only for the
-    protocol ``classic``.
-
-    Must be longer than ``heartbeat_interval_ms``, and within the brokers' ``group.min.session.timeout.ms`` and
-    ``group.max.session.timeout.ms``. In the protocol ``consumer`` the brokers set it (``group.consumer.session.timeout.ms``).
-
-    Default: ``45000``.
-    Allowed: an integer from 1 to 2147483647, in milliseconds.
-    Kafka: ``session.timeout.ms`` (KIP-735).
-    """
-
-    heartbeat_interval_ms: int
-    """How often heartbeats are sent. Only for the protocol ``classic``; a third of ``session_timeout_ms`` or less.
-
-    Heartbeats go out in the background, whatever the application does. In the protocol ``consumer`` the brokers say how often
-    (``group.consumer.heartbeat.interval.ms``).
-
-    Default: ``3000``.
-    Allowed: an integer from 1 to 2147483647, in milliseconds.
-    Kafka: ``heartbeat.interval.ms`` (KIP-62).
-    """
-
-    max_poll_interval_ms: int
-    """How long the application may go without asking for records before this member gives up its partitions.
-
-    It protects the group from a member that is alive but stuck. If handling the records of one call takes longer, raise it or
-    read fewer records at a time. It is also how long the group waits for this member in a rebalance. A member that gave up its
-    partitions joins again at the next read call, and ``on_partitions_lost`` is called.
-
-    Default: ``300000``.
-    Allowed: an integer from 1 to 2147483647, in milliseconds.
-    Kafka: ``max.poll.interval.ms`` (KIP-62).
-    """
-
-    enable_auto_commit: bool
-    """Commit records that were handed out, in the background: every ``auto_commit_interval_ms``, before partitions are revoked
-    and at a clean stop.
-
-    Only records that *earlier* calls returned are committed; in an iteration, those before the record that is being handled. So
-    a crash repeats records and loses none. ``False``: call ``commit`` yourself. Has no effect without ``group_id``.
-
-    Default: ``True``.
-    Allowed: True or False.
-    Kafka: ``enable.auto.commit``.
-    """
-
-    auto_commit_interval_ms: int
-    """How often offsets are committed with ``enable_auto_commit``.
-
-    It bounds how much is read again after a crash. Nothing is sent if nothing was read. With 0, every call that reads commits.
-
-    Default: ``5000``.
-    Allowed: an integer from 0 to 2147483647, in milliseconds.
-    Kafka: ``auto.commit.interval.ms``.
-    """
-
-    exclude_internal_topics: bool
-    """Exclude the cluster's own topics, such as ``__consumer_offsets``, from subscriptions by pattern.
-
-    A topic that is subscribed to by name is read in any case.
-
-    Default: ``True``.
-    Allowed: True or False.
-    Kafka: ``exclude.internal.topics``.
-    """
-
     # --- What is read ---
-    auto_offset_reset: str
-    """Where to begin in a partition for which nothing is committed, or whose offset is no longer in the log.
-
-    ``earliest``: at the first record. ``latest``: with records written from now on. ``by_duration:P7D``: with records of the
-    last seven days, by their timestamps; the duration is written in ISO 8601 as ``PnDTnHnMn.nS``. ``none``: raise
-    ``NoOffsetForPartitionError`` or ``OffsetOutOfRangeError``, so that the program can seek.
-
-    Default: ``'latest'``.
-    Allowed: 'earliest', 'latest', 'none' or 'by_duration:PnDTnHnMn.nS'.
-    Kafka: ``auto.offset.reset`` (KIP-1106).
-    """
-
-    auto_offset_reset_new_partitions: str
-    """Where to begin in a partition that has appeared while the application, or its group, was subscribed.
-
-    A topic that grows gets new partitions, and producers write to them before consumers know of them. With ``earliest`` none of
-    these records is missed, whatever ``auto_offset_reset`` says for partitions that were there before. The same holds for a
-    topic that appears while a pattern is subscribed, or its name. A partition counts as new if nothing is committed for it, and
-    this consumer knew the topic without it, or the group has committed offsets of other partitions of the topic. For that,
-    members commit the position of each partition with which they begin, also without records: automatically, or along with the
-    next offsets that the application commits. A group that had committed nothing of a topic when it grew cannot tell. A group
-    whose members were another client's, or that were given their partitions by ``assign``, may have committed nothing of a
-    partition that was there before: it counts as new. Where that would be wrong, set ``latest`` for the first start.
-
-    Values are those of ``auto_offset_reset``.
-
-    Default: ``'earliest'``.
-    Allowed: 'earliest', 'latest', 'none' or 'by_duration:PnDTnHnMn.nS'.
-    Kafka: ``auto.offset.reset.new.partitions`` (KIP-1327, which leaves the option unset by default).
-    """
-
-    isolation_level: IsolationLevel | Literal["read_uncommitted", "read_committed"]
-    """Whether records of transactions that were aborted, or are still open, are returned.
-
-    ``read_committed`` returns neither, and reads only up to the first open transaction (the last stable offset).
-    ``read_uncommitted`` returns both. May be given as an ``IsolationLevel``.
-
-    Default: ``'read_uncommitted'``.
-    Allowed: 'read_uncommitted' or 'read_committed'.
-    Kafka: ``isolation.level`` (KIP-98).
-    """
-
     allow_auto_create_topics: bool
     """Let the brokers create topics that are subscribed to and do not exist.
 
@@ -276,16 +102,6 @@ class ConsumerOptions(TypedDict, Generic[K, V], total=False):
     Default: ``True``.
     Allowed: True or False.
     Kafka: ``allow.auto.create.topics`` (KIP-361).
-    """
-
-    max_poll_records: int | None
-    """Most records that one call of ``getmany`` returns, unless the call says otherwise. ``None``: no limit.
-
-    It does not change how much is fetched at a time; records that are not returned stay in the buffer for the next call.
-
-    Default: ``500``.
-    Allowed: an integer from 1 to 2147483647, in records.
-    Kafka: ``max.poll.records`` (KIP-41).
     """
 
     key_deserializer: Deserializer[K] | None
@@ -314,17 +130,6 @@ class ConsumerOptions(TypedDict, Generic[K, V], total=False):
     Default: ``None``.
     Allowed: a callable that takes bytes, or None.
     Kafka: ``value.deserializer``, which names a class of Java's.
-    """
-
-    interceptors: Sequence[Any] | None
-    """Objects with the methods ``on_consume(records)`` and ``on_commit(offsets)``, plain or ``async def``, called in this order.
-
-    ``on_consume`` gets the dictionary that a call is about to return, and returns the one to return instead;
-    ``on_commit`` gets the offsets that were committed. See ``ConsumerInterceptor``.
-
-    Default: ``[]``.
-    Allowed: a sequence of objects with ``on_consume()`` and ``on_commit()``, or None.
-    Kafka: ``interceptor.classes``, which names classes of Java's (KIP-42).
     """
 
     check_crcs: bool
@@ -367,18 +172,6 @@ class ConsumerOptions(TypedDict, Generic[K, V], total=False):
     Default: ``500``.
     Allowed: an integer from 0 to 2147483647, in milliseconds.
     Kafka: ``fetch.max.wait.ms``.
-    """
-
-    max_partition_fetch_bytes: int
-    """Most bytes of records of one partition in one answer.
-
-    A first record batch that is larger is sent all the same. If round trips are long, small answers are slow. So if answers come
-    full and the application waits for them, the default limit grows by itself, up to a quarter of ``fetch_buffer_bytes``, and
-    shrinks again. Any other value stays as it is.
-
-    Default: ``1048576``.
-    Allowed: an integer from 1 to 2147483647, in bytes.
-    Kafka: ``max.partition.fetch.bytes`` (KIP-74).
     """
 
     fetch_buffer_bytes: int
@@ -979,4 +772,217 @@ class ConsumerOptions(TypedDict, Generic[K, V], total=False):
     Default: ``'task'``.
     Allowed: one of 'task', 'thread'.
     Kafka: none.
+    """
+
+
+class ConsumerOptions(CommonOptions[K, V], total=False):
+    """The options of a consumer (PEP 692). All of them may be left out.
+
+    Names are Kafka's configuration keys with ``_`` for ``.``, as kafka-python and aiokafka spell them. Times are in milliseconds,
+    sizes in bytes.
+    """
+
+    # --- Group ---
+    group_id: str | None
+    """Consumer group to join. Members of a group share the partitions of their topics, and commits are kept under its name.
+
+    ``None``: no group. Then ``subscribe`` assigns every partition of the topics to this consumer, ``commit`` raises
+    ``IllegalOperation``, nothing is auto-committed, and reading begins where ``auto_offset_reset`` says.
+
+    Default: ``None``.
+    Allowed: a string of at most 32,767 bytes in UTF-8 that is not empty, or None.
+    Kafka: ``group.id``.
+    """
+
+    group_instance_id: str | None
+    """Name by which the group recognizes this member after a restart (static membership). Needs ``group_id``.
+
+    A member that restarts within the session timeout gets its partitions back, and the others see no rebalance. Must be different
+    for each member of the group. After a clean stop of a static member, the others get its partitions only when its session times
+    out.
+
+    Default: ``None``.
+    Allowed: a string of at most 32,767 bytes in UTF-8 that is not empty, or None.
+    Kafka: ``group.instance.id`` (KIP-345).
+    """
+
+    group_protocol: GroupProtocol
+    """Rebalance protocol of the group.
+
+    ``consumer`` is the protocol of Kafka 4.0, in which the brokers assign partitions and members keep reading meanwhile;
+    ``classic`` is that of older brokers, in which one of the members assigns. ``auto`` chooses ``consumer`` if the brokers offer
+    it for this group and none of ``session_timeout_ms``, ``heartbeat_interval_ms`` and ``partition_assignment_strategy`` is
+    set, else ``classic``. Java's default is ``classic``.
+
+    Default: ``'auto'``.
+    Allowed: one of 'auto', 'classic', 'consumer'.
+    Kafka: ``group.protocol`` (KIP-848).
+    """
+
+    group_remote_assignor: str | None
+    """Assignor that the brokers use for this group, such as ``uniform`` or ``range``. Only for the protocol ``consumer``.
+
+    ``None``: the first of the brokers' ``group.consumer.assignors``. Brokers refuse an assignor that they do not have when the
+    member joins.
+
+    Default: ``None``.
+    Allowed: a string of at most 32,767 bytes in UTF-8 that is not empty, or None.
+    Kafka: ``group.remote.assignor`` (KIP-848).
+    """
+
+    partition_assignment_strategy: Sequence[Any] | None
+    """Assignors that this member offers, best first. Only for the protocol ``classic``.
+
+    Each is ``"range"``, ``"roundrobin"``, ``"sticky"`` or ``"cooperative-sticky"``, the name of Java's class, or an
+    ``Assignor``, as an object or a class. The group uses one that all its members offer. With ``cooperative-sticky`` alone,
+    members go on reading the partitions that they keep during a rebalance; to move a group to it, restart its members once with
+    both and once more with it alone.
+
+    Default: ``['range', 'cooperative-sticky']``.
+    Allowed: names of assignors, or assignors; at least one, none twice.
+    Kafka: ``partition.assignment.strategy`` (KIP-429, KIP-881).
+    """
+
+    session_timeout_ms: int
+    """How long the coordinator waits for a heartbeat before it gives the partitions of this member to others. Only for the
+    protocol ``classic``.
+
+    Must be longer than ``heartbeat_interval_ms``, and within the brokers' ``group.min.session.timeout.ms`` and
+    ``group.max.session.timeout.ms``. In the protocol ``consumer`` the brokers set it (``group.consumer.session.timeout.ms``).
+
+    Default: ``45000``.
+    Allowed: an integer from 1 to 2147483647, in milliseconds.
+    Kafka: ``session.timeout.ms`` (KIP-735).
+    """
+
+    heartbeat_interval_ms: int
+    """How often heartbeats are sent. Only for the protocol ``classic``; a third of ``session_timeout_ms`` or less.
+
+    Heartbeats go out in the background, whatever the application does. In the protocol ``consumer`` the brokers say how often
+    (``group.consumer.heartbeat.interval.ms``).
+
+    Default: ``3000``.
+    Allowed: an integer from 1 to 2147483647, in milliseconds.
+    Kafka: ``heartbeat.interval.ms`` (KIP-62).
+    """
+
+    max_poll_interval_ms: int
+    """How long the application may go without asking for records before this member gives up its partitions.
+
+    It protects the group from a member that is alive but stuck. If handling the records of one call takes longer, raise it or
+    read fewer records at a time. It is also how long the group waits for this member in a rebalance. A member that gave up its
+    partitions joins again at the next read call, and ``on_partitions_lost`` is called.
+
+    Default: ``300000``.
+    Allowed: an integer from 1 to 2147483647, in milliseconds.
+    Kafka: ``max.poll.interval.ms`` (KIP-62).
+    """
+
+    enable_auto_commit: bool
+    """Commit records that were handed out, in the background: every ``auto_commit_interval_ms``, before partitions are revoked
+    and at a clean stop.
+
+    Only records that *earlier* calls returned are committed; in an iteration, those before the record that is being handled. So
+    a crash repeats records and loses none. ``False``: call ``commit`` yourself. Has no effect without ``group_id``.
+
+    Default: ``True``.
+    Allowed: True or False.
+    Kafka: ``enable.auto.commit``.
+    """
+
+    auto_commit_interval_ms: int
+    """How often offsets are committed with ``enable_auto_commit``.
+
+    It bounds how much is read again after a crash. Nothing is sent if nothing was read. With 0, every call that reads commits.
+
+    Default: ``5000``.
+    Allowed: an integer from 0 to 2147483647, in milliseconds.
+    Kafka: ``auto.commit.interval.ms``.
+    """
+
+    exclude_internal_topics: bool
+    """Exclude the cluster's own topics, such as ``__consumer_offsets``, from subscriptions by pattern.
+
+    A topic that is subscribed to by name is read in any case.
+
+    Default: ``True``.
+    Allowed: True or False.
+    Kafka: ``exclude.internal.topics``.
+    """
+
+    # --- What is read ---
+    auto_offset_reset: str
+    """Where to begin in a partition for which nothing is committed, or whose offset is no longer in the log.
+
+    ``earliest``: at the first record. ``latest``: with records written from now on. ``by_duration:P7D``: with records of the
+    last seven days, by their timestamps; the duration is written in ISO 8601 as ``PnDTnHnMn.nS``. ``none``: raise
+    ``NoOffsetForPartitionError`` or ``OffsetOutOfRangeError``, so that the program can seek.
+
+    Default: ``'latest'``.
+    Allowed: 'earliest', 'latest', 'none' or 'by_duration:PnDTnHnMn.nS'.
+    Kafka: ``auto.offset.reset`` (KIP-1106).
+    """
+
+    auto_offset_reset_new_partitions: str
+    """Where to begin in a partition that has appeared while the application, or its group, was subscribed.
+
+    A topic that grows gets new partitions, and producers write to them before consumers know of them. With ``earliest`` none of
+    these records is missed, whatever ``auto_offset_reset`` says for partitions that were there before. The same holds for a
+    topic that appears while a pattern is subscribed, or its name. A partition counts as new if nothing is committed for it, and
+    this consumer knew the topic without it, or the group has committed offsets of other partitions of the topic. For that,
+    members commit the position of each partition with which they begin, also without records: automatically, or along with the
+    next offsets that the application commits. A group that had committed nothing of a topic when it grew cannot tell. A group
+    whose members were another client's, or that were given their partitions by ``assign``, may have committed nothing of a
+    partition that was there before: it counts as new. Where that would be wrong, set ``latest`` for the first start.
+
+    Values are those of ``auto_offset_reset``.
+
+    Default: ``'earliest'``.
+    Allowed: 'earliest', 'latest', 'none' or 'by_duration:PnDTnHnMn.nS'.
+    Kafka: ``auto.offset.reset.new.partitions`` (KIP-1327, which leaves the option unset by default).
+    """
+
+    isolation_level: IsolationLevel | Literal["read_uncommitted", "read_committed"]
+    """Whether records of transactions that were aborted, or are still open, are returned.
+
+    ``read_committed`` returns neither, and reads only up to the first open transaction (the last stable offset).
+    ``read_uncommitted`` returns both. May be given as an ``IsolationLevel``.
+
+    Default: ``'read_uncommitted'``.
+    Allowed: 'read_uncommitted' or 'read_committed'.
+    Kafka: ``isolation.level`` (KIP-98).
+    """
+
+    max_poll_records: int | None
+    """Most records that one call of ``getmany`` returns, unless the call says otherwise. ``None``: no limit.
+
+    It does not change how much is fetched at a time; records that are not returned stay in the buffer for the next call.
+
+    Default: ``500``.
+    Allowed: an integer from 1 to 2147483647, in records.
+    Kafka: ``max.poll.records`` (KIP-41).
+    """
+
+    interceptors: Sequence[Any] | None
+    """Objects with the methods ``on_consume(records)`` and ``on_commit(offsets)``, plain or ``async def``, called in this order.
+
+    ``on_consume`` gets the dictionary that a call is about to return, and returns the one to return instead;
+    ``on_commit`` gets the offsets that were committed. See ``ConsumerInterceptor``.
+
+    Default: ``[]``.
+    Allowed: a sequence of objects with ``on_consume()`` and ``on_commit()``, or None.
+    Kafka: ``interceptor.classes``, which names classes of Java's (KIP-42).
+    """
+
+    # --- Fetching ---
+    max_partition_fetch_bytes: int
+    """Most bytes of records of one partition in one answer.
+
+    A first record batch that is larger is sent all the same. If round trips are long, small answers are slow. So if answers come
+    full and the application waits for them, the default limit grows by itself, up to a quarter of ``fetch_buffer_bytes``, and
+    shrinks again. Any other value stays as it is.
+
+    Default: ``1048576``.
+    Allowed: an integer from 1 to 2147483647, in bytes.
+    Kafka: ``max.partition.fetch.bytes`` (KIP-74).
     """

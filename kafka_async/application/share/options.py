@@ -3,25 +3,12 @@
 ``config/options.py`` says what the others mean.
 """
 
-import ssl
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from os import PathLike
-from typing import Any, Final, Generic, Literal, TypedDict
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, Literal
 
 from ...background.share.share_settings import ShareSettings
 from ...config import ConsumerConfig, ConsumerOptions
-from ...config.words import (
-    Background,
-    Deserializer,
-    DnsLookup,
-    GrantType,
-    Mechanism,
-    RecoveryStrategy,
-    SecurityProtocol,
-    SigningAlgorithm,
-    TokenProvider,
-)
-from ...trace import Listener
+from ...config.options import CommonOptions
 from ..processing.process_options import CommonProcessOptions
 from .record import K, ShareRecord, V
 
@@ -56,12 +43,9 @@ ShareOnFailure = Literal["stop", "skip", "release"] | Reaction
 _OWN: Final = ("max_processing_ms", "bad_record_deliveries", "strict_max_records")
 
 
-class ShareOptions(TypedDict, Generic[K, V], total=False):
+class ShareOptions(CommonOptions[K, V], total=False):
     """The options of a share consumer. Those not described here mean what they mean for every consumer (``ConsumerOptions``)."""
 
-    bootstrap_servers: str | Iterable[str]
-    client_id: str
-    client_rack: str | None
     group_id: str
     """Name of the share group; required."""
     max_processing_ms: int
@@ -95,7 +79,6 @@ class ShareOptions(TypedDict, Generic[K, V], total=False):
 
     Default: ``300000``.
     """
-    allow_auto_create_topics: bool
     max_poll_records: int
     """How many records one read call returns at most, and how many a fetch asks for. The consumer reads ahead no more than the
     application gets to within a third of the lock duration, since others can work on the rest. Until it has seen how long the
@@ -103,80 +86,6 @@ class ShareOptions(TypedDict, Generic[K, V], total=False):
 
     Default: ``500``.
     """
-    key_deserializer: Deserializer[K] | None
-    value_deserializer: Deserializer[V] | None
-    check_crcs: bool
-    fetch_min_bytes: int
-    fetch_max_bytes: int
-    fetch_max_wait_ms: int
-    fetch_buffer_bytes: int
-    max_decompressed_bytes: int
-    receive_message_max_bytes: int
-    request_timeout_ms: int
-    default_api_timeout_ms: int
-    retry_backoff_ms: int
-    retry_backoff_max_ms: int
-    reconnect_backoff_ms: int
-    reconnect_backoff_max_ms: int
-    socket_connection_setup_timeout_ms: int
-    socket_connection_setup_timeout_max_ms: int
-    connections_max_idle_ms: int
-    client_dns_lookup: DnsLookup
-    bootstrap_resolve_timeout_ms: int
-    receive_buffer_bytes: int
-    send_buffer_bytes: int
-    metadata_max_age_ms: int
-    metadata_cluster_check_enable: bool
-    metadata_recovery_strategy: RecoveryStrategy
-    metadata_recovery_rebootstrap_trigger_ms: int
-    security_protocol: SecurityProtocol
-    ssl_context: ssl.SSLContext | None
-    ssl_cafile: str | PathLike[str] | None
-    ssl_certfile: str | PathLike[str] | None
-    ssl_keyfile: str | PathLike[str] | None
-    ssl_password: str | None
-    ssl_crlfile: str | PathLike[str] | None
-    ssl_ciphers: str | None
-    ssl_check_hostname: bool
-    ssl_truststore_certificates: str | None
-    ssl_keystore_certificate_chain: str | None
-    ssl_keystore_key: str | None
-    sasl_mechanism: Mechanism
-    sasl_plain_username: str | None
-    sasl_plain_password: str | None
-    sasl_scram_tokenauth: bool
-    sasl_kerberos_service_name: str
-    sasl_kerberos_domain_name: str | None
-    sasl_kerberos_principal: str | None
-    sasl_kerberos_keytab: str | PathLike[str] | None
-    sasl_oauth_token_provider: TokenProvider | None
-    sasl_oauthbearer_token_endpoint_url: str | None
-    sasl_oauthbearer_client_credentials_client_id: str | None
-    sasl_oauthbearer_client_credentials_client_secret: str | None
-    sasl_oauthbearer_grant_type: GrantType
-    sasl_oauthbearer_assertion_file: str | PathLike[str] | None
-    sasl_oauthbearer_assertion_private_key_file: str | PathLike[str] | None
-    sasl_oauthbearer_assertion_private_key_passphrase: str | None
-    sasl_oauthbearer_assertion_algorithm: SigningAlgorithm
-    sasl_oauthbearer_assertion_claim_iss: str | None
-    sasl_oauthbearer_assertion_claim_sub: str | None
-    sasl_oauthbearer_assertion_claim_aud: str | None
-    sasl_oauthbearer_assertion_claim_exp_seconds: int
-    sasl_oauthbearer_assertion_claim_nbf_seconds: int
-    sasl_oauthbearer_assertion_claim_jti_include: bool
-    sasl_oauthbearer_assertion_template_file: str | PathLike[str] | None
-    sasl_oauthbearer_scope: str | None
-    sasl_oauthbearer_extensions: Mapping[str, str] | None
-    sasl_oauthbearer_ssl_cafile: str | PathLike[str] | None
-    sasl_oauthbearer_allow_http: bool
-    sasl_oauthbearer_header_urlencode: bool
-    sasl_login_connect_timeout_ms: int
-    sasl_login_read_timeout_ms: int
-    sasl_login_retry_backoff_ms: int
-    sasl_login_retry_backoff_max_ms: int
-    enable_metrics_push: bool
-    background: Background
-    trace: Listener | None
 
 
 class ShareProcessOptions(CommonProcessOptions, total=False):
