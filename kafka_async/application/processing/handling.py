@@ -640,7 +640,8 @@ class Handling:
     async def _decide_each(self, slot: Slot, unit: Pack, errors: Sequence[tuple[Item, BaseException]]) -> None:
         """As ``_decide``, for records of one pack that failed for reasons of their own."""
         try:
-            delays = [self._delay(slot, unit, error) for _, error in errors]
+            kept = self._kept(unit, [error for _, error in errors])
+            delays = [KEPT if keeps else self._delay(slot, unit, error) for (_, error), keeps in zip(errors, kept, strict=True)]
         except Exception as other:  # the user's delay function
             other.__context__ = errors[0][1]
             self._stop(slot, unit, other)
@@ -651,9 +652,13 @@ class Handling:
         parts = [(self.queue.split(unit, [item]), error) for item, error in (given_up if waiting else given_up[:-1])]
         if waiting:
             seconds = max(delay for _, delay in waiting)
-            for (item, error), _ in waiting:
-                self._count_failure(slot, [item], unit.attempt, error, seconds)
-            self._try_again(unit, seconds)
+            for (item, error), keeps in zip(errors, kept, strict=True):
+                if not keeps and item in unit.items:
+                    self._count_failure(slot, [item], unit.attempt, error, seconds)
+            if any(kept):
+                self._keep(unit, seconds, calls=all(kept))
+            else:
+                self._try_again(unit, seconds)
         else:
             parts.append((unit, given_up[-1][1]))
         for number, (part, error) in enumerate(parts):
@@ -684,11 +689,19 @@ class Handling:
             self._count_failure(slot, unit.items, unit.attempt, error, delay)
             self._try_again(unit, delay)
 
-    def _keep(self, unit: Unit) -> None:
-        """What handlers depend on is down, or seems to be: that was no attempt."""
+    def _kept(self, unit: Pack, errors: Sequence[BaseException]) -> list[bool]:
+        """Return which records of one pack are kept as during an outage. Raises what a user's function raises."""
+        barrier = self.barrier
+        covered = [barrier is not None and barrier.covers(error) for error in errors]
+        if barrier is None or not barrier.failed(unit, errors[covered.index(True) if any(covered) else 0]):
+            return [False] * len(errors)
+        return covered
+
+    def _keep(self, unit: Unit, seconds: float = KEPT, *, calls: int = 1) -> None:
+        """What handlers depend on is down, or seems to be: that was no attempt. ``calls``: of the handler, that do not count."""
         now = self.run.clock()
-        self.counts.attempts -= 1
-        self.queue.retry(unit, now + KEPT, now, counts=False)
+        self.counts.attempts -= calls
+        self.queue.retry(unit, now + seconds, now, counts=False)
         if self.barrier is not None and self.barrier.shut:
             self.take_back()
         self.run.change()

@@ -113,8 +113,8 @@ class Barrier:
     trace: Listener = field(repr=False)
     fail: Callable[[BaseException], None] = field(repr=False)
     """Ends all with an error."""
-    closed: Callable[[], None] = field(repr=False)
-    """Called when nothing may begin until ``due_at``."""
+    changed: Callable[[], None] = field(repr=False)
+    """Called when something else may begin than before, or nothing until ``due_at``."""
     last_error: BaseException | None = field(default=None, init=False, repr=False)
     """Why the last record was given up."""
     _began: dict[Unit, float] = field(factory=dict, init=False, repr=False)
@@ -157,7 +157,7 @@ class Barrier:
         self._too_fast = bucket is not None and not (bucket.has(now) and (not self._too_fast or now >= bucket.due_at))
         before, self._shut = self._shut, self._too_fast or not (self.circuit is None or self.circuit.admits(now))
         if self._shut and not before:
-            self.closed()
+            self.changed()
         return not self._shut
 
     def began_at(self, partition: TopicPartition, offset: int) -> float | None:
@@ -184,6 +184,8 @@ class Barrier:
         item = self.queue.take()
         if item is not None:
             self._begins(item)
+        elif self.is_down:
+            self.changed()  # no record is tried: one of those that failed may be
         return item
 
     def take_pack(self) -> Pack | None:
@@ -192,28 +194,42 @@ class Barrier:
         pack = self.queue.take_pack()
         if pack is not None:
             self._begins(pack)
+        elif self.is_down:
+            self.changed()
         return pack
+
+    def covers(self, error: BaseException) -> bool:
+        """Whether an exception says that what handlers depend on is down."""
+        return self.circuit is not None and self.circuit.breaker.covers(error)
 
     def failed(self, unit: Unit, error: BaseException) -> bool:
         """A handler has failed. Return whether that is no attempt, and the unit is kept. Raises what a user's function raises."""
         if self.circuit is None:
             return False
-        before, now = self.circuit.opened, self.clock()
+        before, opened, now = self.circuit.state, self.circuit.opened, self.clock()
         kept = self.circuit.failed(unit, error, now)
-        if self.circuit.opened > before:
+        if self.circuit.opened == opened:
+            self._look_after_success(before, now)  # it may have failed for a reason of its own
+        else:
             seconds = round(self.circuit.probe_at - now, 1)
             text = f"the breaker is open: no handler begins; a record is tried in {seconds:g} s"
             self.trace(Fault(now=now, text=text, error=error, outage=BREAKER))
             self._admits(now)
         return kept
 
+    def _look_after_success(self, before: CircuitState, now: float) -> None:
+        if self.circuit is None or before is CircuitState.CLOSED:
+            return
+        self.changed()  # those that failed may begin again
+        if self.circuit.state is CircuitState.CLOSED:
+            self.trace(Recovered(now=now, outage=BREAKER))
+
     def _succeeded(self, unit: Unit, now: float) -> None:
         if self.circuit is not None:
-            was_closed = self.circuit.state is CircuitState.CLOSED
+            before = self.circuit.state
             self.circuit.succeeded(unit)
             self.circuit.gone(unit)
-            if not was_closed and self.circuit.state is CircuitState.CLOSED:
-                self.trace(Recovered(now=now, outage=BREAKER))
+            self._look_after_success(before, now)
         if self.failures is not None:
             self.failures.done()
 

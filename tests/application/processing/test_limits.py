@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_async import Breaker, Retry, Skip, TopicPartition
+from kafka_async import Breaker, Failed, Retry, Router, Skip, TopicPartition
 from kafka_async.application.processing.limits import TokenBucket
 from kafka_async.errors import ProcessingError, TooManyFailuresError
 from tests.application.support import virtual
@@ -336,3 +336,72 @@ async def test_a_service_stops_if_dead_letters_are_not_the_exception() -> None:
             await run.wait()
     assert caught.value.record.offset == letters[-1] == 409
     assert some.committed() == 410, "what was written as a dead letter is done"
+
+
+# --- together with what else there is -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("raises", [True, False])
+@virtual
+async def test_records_of_a_batch_that_failed_alone_are_kept_during_an_outage_and_others_go_on(raises: bool) -> None:
+    some, up, letters, calls = world(), False, dict[int, Exception](), 0
+
+    async def handle(batch: list[Record]) -> Failed | list[Failed] | None:
+        nonlocal calls
+        calls += 1
+        if up:
+            return None
+        down = Failed(0, ConnectionError("down"))
+        if raises:
+            raise down
+        return [down, Failed(1, ValueError("bad"))] if len(batch) > 1 else down
+
+    async def on_failure(record: Record, error: Exception, attempt: int) -> None:
+        letters[record.offset] = error
+
+    some.produce(10)
+    breaker = Breaker(ConnectionError, in_a_row=2, probe_after=5.0)
+    async with processed(some, handle, batch=10, order="partition", breaker=breaker, on_failure=on_failure) as run:
+        await until(lambda: run.statistics().breaker == "open", 5)
+        await anyio.sleep(100)
+        assert calls < 30
+        assert not run.statistics().failures - len(letters)
+        up = True
+        await until(lambda: some.committed() == 10, 10)
+    assert list(map(type, letters.values())) == ([] if raises else [ValueError])
+
+
+@virtual
+async def test_what_was_kept_goes_on_after_the_probe_though_nothing_else_happens() -> None:
+    some, router, up = world(), Router(), True
+    tried: list[float] = []
+
+    @router.on(header=("kind", "slow"), concurrency=1)
+    async def slow(record: Record) -> None:
+        await anyio.sleep(500)
+
+    @router.on(header=("kind", "fast"))
+    async def fast(record: Record) -> None:
+        tried.append(anyio.current_time())
+        if not up:
+            raise ConnectionError("down")
+
+    def produce(kind: bytes, count: int) -> None:
+        log = some.cluster.log(some.partitions[0])
+        log.append([b"v"] * count, headers=((b"kind", kind),))
+        some.cluster.changed()
+
+    produce(b"slow", 1)
+    breaker = Breaker(ConnectionError, in_a_row=2, window=100, probe_after=5.0)
+    async with processed(some, router, concurrency=8, order="none", breaker=breaker) as run:
+        await anyio.sleep(1)
+        up = False
+        produce(b"fast", 3)
+        await until(lambda: run.statistics().breaker == "open", 5)
+        produce(b"slow", 1)
+        await anyio.sleep(1)
+        up = True
+        began = anyio.current_time()
+        await until(lambda: run.statistics().retrying == 0, 10)
+        assert anyio.current_time() - began < 6
+        assert len(tried) == 5
