@@ -371,10 +371,11 @@ class Processing:
             now = run.clock()
             look_at = self._feed.look(now)
             barrier = self._handling.barrier
+            admits = barrier is None or not barrier.shut  # asked each time: only that ends a time that is over
             if barrier is not None and barrier.is_down and self._queue.lanes.some_ready:
-                ready, due_at = not barrier.shut, barrier.due_at  # a record that has not failed yet tells more than one that has
+                ready, due_at = admits, barrier.due_at  # a record that has not failed yet tells more than one that has
             else:
-                ready = self._queue.expire(now) and (barrier is None or not barrier.shut)
+                ready = self._queue.expire(now) and admits
                 due_at = min(self._queue.due_at or inf, inf if barrier is None else barrier.due_at)
             self._look_for_room(now)
             due_at = min(due_at, self._look_for_stalls(now), look_at)

@@ -15,6 +15,7 @@ from kafka_async import Breaker, Failed, Retry, Router, Skip, TopicPartition
 from kafka_async.application.processing.limits import TokenBucket
 from kafka_async.errors import ProcessingError, TooManyFailuresError
 from tests.application.support import virtual
+from tests.virtual import run_virtual_asyncio
 
 from .world import Record, processed, until, world
 
@@ -405,3 +406,24 @@ async def test_what_was_kept_goes_on_after_the_probe_though_nothing_else_happens
         await until(lambda: run.statistics().retrying == 0, 10)
         assert anyio.current_time() - began < 6
         assert len(tried) == 5
+
+
+@pytest.mark.parametrize("limit", [{"rate": 2}, {"breaker": Breaker(ConnectionError, in_a_row=1, probe_after=5.0)}])
+def test_nothing_turns_while_a_limit_is_over_and_there_is_nothing_to_do(limit: dict[str, Any]) -> None:
+    async def main() -> None:
+        some = world()
+        some.produce(3)
+
+        async def handle(record: Record) -> None:
+            raise ConnectionError
+
+        async with (
+            some.consumer() as consumer,
+            consumer.processing(handle, concurrency=5, retry=Retry(attempts=2), on_failure="skip", **limit),
+        ):
+            await until(lambda: bool(consumer.assignment()), 10)
+            await anyio.sleep(1)
+            consumer.pause(*consumer.assignment())
+            await anyio.sleep(100)  # the loop raises if it turns without time passing
+
+    run_virtual_asyncio(main)
