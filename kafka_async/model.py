@@ -1,7 +1,6 @@
 """The plain values that callers hold and that cross the queues.
 
-Every class here is immutable. Must never import anything of ours or do anything but describe. Field names are those of Java's
-client and, for records, of aiokafka's.
+Every class here is immutable. Field names are those of Java's client and, for records, of aiokafka's.
 """
 
 from enum import Enum

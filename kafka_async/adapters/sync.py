@@ -1,6 +1,6 @@
 """The blocking facade: the same consumer for programs without an event loop.
 
-Every method runs the coroutine of the asyncio consumer in the caller's thread. Owns: that consumer, whose background loop has a
+Every method runs the coroutine of the asyncio consumer in the caller's thread. It owns that consumer, whose background loop has a
 thread of its own. Must never need an event loop in the caller's thread: it works in scripts, in notebooks that run a loop already,
 and in a worker process after a fork, as long as the consumer was started after the fork.
 

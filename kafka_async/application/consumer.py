@@ -1,8 +1,7 @@
 """KafkaConsumer: what the caller holds.
 
-Decides: what each public call means in events and positions, and which arguments are wrong. Owns: the parts of the application's
-side, which are assembled here. Must never wait except through ``Runtime`` (the blocking facade runs these same coroutines without
-an event loop), and never leave a waiter, a task or half a decision behind.
+Must never wait except through ``Runtime`` (the blocking facade runs these same coroutines without an event loop), and never leave a
+waiter, a task or half a decision behind.
 
 Method names, arguments and return shapes are those of aiokafka's ``AIOKafkaConsumer``; behaviour is that of Java's
 ``KafkaConsumer``.

@@ -1,7 +1,6 @@
 """Events from the background, sorted for the calls that need them.
 
-Decides: which of them still count: none that was under way before the application unsubscribed or assigned again (promise 14). Must
-never carry anything out.
+It decides which of them still count: none that was under way before the application unsubscribed or assigned again (promise 14).
 """
 
 import threading

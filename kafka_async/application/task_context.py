@@ -1,7 +1,4 @@
-"""The callers: tasks of an asyncio event loop, tasks of trio, or threads without a loop.
-
-Must never keep a task from ending, or be used before the start.
-"""
+"""The callers: tasks of an asyncio event loop, tasks of trio, or threads without a loop."""
 
 import asyncio
 import threading

@@ -1,7 +1,4 @@
-"""Partitions by topic, which is how requests name them.
-
-Must never know what a request is for.
-"""
+"""Partitions by topic, which is how requests name them."""
 
 from collections.abc import Iterable
 from typing import TypeVar

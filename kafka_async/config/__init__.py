@@ -10,7 +10,8 @@
     java.py, jaas.py      Java's own options, translated; stores.py: its keystores
     docstrings.py         the docstrings, read from their source; reference.py: OPTIONS.md, printed from them
 
-A new option: its field in ``consumer_config.py``, its type and docstring in ``options.py``; then
+A new option: its field in ``consumer_config.py``, its type and docstring in ``options.py`` (in ``CommonOptions`` if share consumers
+have it too; else it is refused in ``application/share/options.py``); then
 ``python -m kafka_async.config.reference > kafka_async/config/OPTIONS.md``.
 """
 

@@ -1,6 +1,6 @@
 """Java's properties files: what a text of theirs says.
 
-Decides: which keys and values a text has, as ``java.util.Properties.load`` does. Must never show a value: such files are where
+It decides which keys and values a text has, as ``java.util.Properties.load`` does. Must never show a value: such files are where
 people keep passwords.
 """
 

@@ -1,6 +1,6 @@
 """Keystores and truststores of Java, as the PEM texts that the options of TLS take (extra ``pkcs12``).
 
-Decides: which kind of store a file is, from its first bytes: Java, too, reads PKCS12 if JKS is configured. Must never show a
+It decides which kind of store a file is, from its first bytes: Java, too, reads PKCS12 if JKS is configured. Must never show a
 password or a key.
 
 Sources: RFC 7292 (PKCS12); ``sun.security.provider.JavaKeyStore`` for the first bytes of JKS and JCEKS.

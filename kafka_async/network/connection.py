@@ -1,7 +1,5 @@
 """The shell: performs the delegate's plans on sockets and reports what happened.
 
-Must never look into a message or choose a broker.
-
 Each connection is one task. With a ``Pushing`` it only waits for the end: the event loop puts bytes into the delegate's
 buffer by itself, and writes go out from ``perform``. From a ``Transport`` the task pulls, with a reader and a writer in a task
 group of its own. Whatever ends one of them ends the connection: the transport is closed, the delegate learns it once, and ``wake``

@@ -1,8 +1,7 @@
 """Which request goes to which broker, and when: all decisions of the network are made here.
 
-Decides: the connection for each request, when connections are opened and closed, what a failed broker means for the requests that
-wait for it. Owns: the known brokers, a ``Link`` for each broker and channel, the requests that are not written yet. Must never
-await, open a socket, read a clock or know a group or an offset; ``connection.py`` performs the plan and reports what happened.
+It owns the known brokers, a ``Link`` for each broker and channel, the requests that are not written yet. Must never await, open a
+socket, read a clock or know a group or an offset; ``connection.py`` performs the plan and reports what happened.
 
 Java: ``NetworkClientDelegate``, ``NetworkClient``, ``ClusterConnectionStates``. KIP-219, 580, 601, 602, 899, 1102.
 

@@ -1,9 +1,8 @@
 """One broker in one channel: its connection over all attempts, as a state table.
 
-Decides: what state a connection is in, when it may be tried again, what is exchanged before it is ready (ApiVersions, then the
-authenticator), when it has been idle too long. Owns: that state, the backoff, and the ``Protocol`` of the current attempt. Must
-never touch a socket or choose between brokers. Java: ``ClusterConnectionStates``, the connection half of ``NetworkClient``.
-KIP-219 (throttling), 368 (re-authentication), 511 (client name), 580 and 601 (backoff, setup timeout), 896 (ApiVersions first).
+It owns that state, the backoff, and the ``Protocol`` of the current attempt. Must never touch a socket or choose between brokers.
+Java: ``ClusterConnectionStates``, the connection half of ``NetworkClient``. KIP-219 (throttling), 368 (re-authentication), 511
+(client name), 580 and 601 (backoff, setup timeout), 896 (ApiVersions first).
 
 Whatever is not in ``TRANSITIONS`` is a bug and raises; nothing but ``_feed`` changes the state.
 """

@@ -1,7 +1,4 @@
-"""The options of the network in the units that it works in.
-
-Decides: the conversion of ``ConsumerConfig`` (milliseconds, Java's names) to seconds. Must never hold a default.
-"""
+"""The options of the network in the units that it works in."""
 
 from math import inf
 from typing import Final

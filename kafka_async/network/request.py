@@ -1,7 +1,7 @@
 """A request that the layer above gives to the network.
 
-Must never know what a message means. Java: ``NetworkClientDelegate.UnsentRequest``; the channel replaces Java's invented node id
-``Integer.MAX_VALUE - id`` for the coordinator (``CoordinatorRequestManager``).
+Java: ``NetworkClientDelegate.UnsentRequest``; the channel replaces Java's invented node id ``Integer.MAX_VALUE - id`` for the
+coordinator (``CoordinatorRequestManager``).
 """
 
 from collections.abc import Callable

@@ -1,13 +1,11 @@
 """The record data of a Fetch response: batches, messages, checksums, codecs, transactions.
 
-    reader.py       one partition's share of a response
-    header.py       the header of a batch, and what can be wrong with one; legacy.py: formats 0 and 1
-    decode.py, _decode.pyx    the decoder, in Python and in Cython; implementation.py: which of them is used
-    columns.py      records as columns
-    codecs.py, checksum.py    compression, CRC-32C
-    transactions.py    which batches belong to aborted transactions
-
-Must never do I/O, read a clock or know what a consumer is.
+reader.py       one partition's share of a response
+header.py       the header of a batch, and what can be wrong with one; legacy.py: formats 0 and 1
+decode.py, _decode.pyx    the decoder, in Python and in Cython; implementation.py: which of them is used
+columns.py      records as columns
+codecs.py, checksum.py    compression, CRC-32C
+transactions.py    which batches belong to aborted transactions
 """
 
 from .columns import ALL_COLUMNS, BinaryColumn, ColumnBuilder, Columns, HeadersColumn, ViewColumn

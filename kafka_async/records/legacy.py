@@ -1,7 +1,5 @@
 """Messages of format 0 and 1, as brokers before 4.0 and old segments still hold them.
 
-Must never handle format 2.
-
 Sources: ``LegacyRecord`` and ``AbstractLegacyRecordBatch``, KIP-31 (relative offsets in format 1), KIP-32 (timestamps), KIP-57.
 """
 

@@ -1,7 +1,6 @@
 """Groups: which there are, their members, their committed offsets.
 
-Decides: which broker is asked, and when again. What it changes on the cluster is what no consumer can: share groups,
-the settings of groups, and what is deleted.
+What it changes on the cluster is what no consumer can: share groups, the settings of groups, and what is deleted.
 
 Sources: Java's ``KafkaAdminClient``, ``DescribeConsumerGroupsHandler`` (the consumer protocol first, then the classic one),
 ``ListConsumerGroupOffsetsHandler``, ``CoordinatorStrategy``; KIP-518, 709, 848.

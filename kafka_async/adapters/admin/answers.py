@@ -1,7 +1,6 @@
 """Groups, their members and their offsets, and how they are read from a broker's response.
 
-Decides: what a response about a group means. Pure: who is asked, and when again, is decided in ``admin.py`` for one group, in
-``batches.py`` for many.
+Pure: who is asked, and when again, is decided in ``admin.py`` for one group, in ``batches.py`` for many.
 
 Sources: Java's ``DescribeConsumerGroupsHandler``, ``ListConsumerGroupOffsetsHandler``; KIP-518, 848, 932, 1226.
 """
@@ -128,7 +127,7 @@ def consumer_group(group: DescribedConsumerGroup, coordinator: Node) -> Group:
         assignor=group.assignor_name,
         epoch=group.group_epoch,
         coordinator=coordinator,
-        members=tuple(_member(member) for member in group.members),
+        members=tuple(_member(member, member.instance_id) for member in group.members),
     )
 
 
@@ -159,7 +158,7 @@ def share_group(group: DescribedShareGroup, coordinator: Node) -> Group:
         assignor=group.assignor_name,
         epoch=group.group_epoch,
         coordinator=coordinator,
-        members=tuple(_share_member(member) for member in group.members),
+        members=tuple(_member(member) for member in group.members),
         protocol="share",
     )
 
@@ -197,23 +196,11 @@ def share_group_offsets(group: ShareGroupOffsets) -> dict[TopicPartition, ShareO
     return found
 
 
-def _member(member: ConsumerGroupMember) -> DescribedMember:
+def _member(member: ConsumerGroupMember | ShareGroupMember, instance_id: str | None = None) -> DescribedMember:
     assigned = member.assignment.topic_partitions
     return DescribedMember(
         member_id=member.member_id,
-        instance_id=member.instance_id,
-        client_id=member.client_id,
-        host=member.client_host,
-        epoch=member.member_epoch,
-        partitions=tuple(sorted(TopicPartition(topic.topic_name, part) for topic in assigned for part in topic.partitions)),
-    )
-
-
-def _share_member(member: ShareGroupMember) -> DescribedMember:
-    assigned = member.assignment.topic_partitions
-    return DescribedMember(
-        member_id=member.member_id,
-        instance_id=None,
+        instance_id=instance_id,
         client_id=member.client_id,
         host=member.client_host,
         epoch=member.member_epoch,

@@ -1,7 +1,7 @@
 """Single requests to brokers, without a consumer.
 
-Decides: when a request is repeated. Owns: a delegate and its connections, apart from those of any consumer, for as long as its
-``async with`` lasts. Must never know what a message means, except Metadata, which has the brokers' addresses.
+It owns a delegate and its connections, apart from those of any consumer, for as long as its ``async with`` lasts. Must never know
+what a message means, except Metadata, which has the brokers' addresses.
 
 It drives its delegate as the background loop does; see ``background/loop/loop.py``.
 """

@@ -1,7 +1,7 @@
 """The options of a consumer on the command line: ``-b``, ``-F`` and ``-X``.
 
-Decides: which of them wins (``-X``, then the command's own options, then the file, then the default), and how text becomes a value.
-Must never show a value that may be a secret, even if it was typed in the wrong place.
+It decides which of them wins (``-X``, then the command's own options, then the file, then the default), and how text becomes a
+value. Must never show a value that may be a secret, even if it was typed in the wrong place.
 """
 
 import re

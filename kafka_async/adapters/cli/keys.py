@@ -1,6 +1,6 @@
 """Bytes from a terminal as keys.
 
-Decides: which sequence of bytes is which key. Pure: what comes in pieces is kept until the rest is there.
+Pure: what comes in pieces is kept until the rest is there.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """What must be right before a command runs: the extra is installed, the arguments are text, and standard output is open
 and takes every character.
 
-Decides: with which message and exit code the program ends if not. Must never import the extra at the top: the message must come
+It decides with which message and exit code the program ends if not. Must never import the extra at the top: the message must come
 before the import fails. The commands are in ``commands.py``.
 """
 

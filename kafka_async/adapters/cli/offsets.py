@@ -1,6 +1,6 @@
 """The commands ``kafka-async offsets``: what a group has committed, and moving it.
 
-Decides: where a group that is moved reads on, and which groups are left alone: those with members. Must never commit without
+It decides where a group that is moved reads on, and which groups are left alone: those with members. Must never commit without
 ``--execute``, nor below the first or above the last offset of a partition.
 
 Options are those of Java's ``kafka-consumer-groups.sh --reset-offsets`` where it has them.

@@ -1,6 +1,5 @@
 """A terminal that shows pages, and is left as it was.
 
-Decides: when it is drawn again. Owns the modes of the terminal while ``painting`` lasts, with keys, Ctrl-Z and changes of its size.
 Must never leave the terminal in another mode than it had, whichever way the program ends.
 """
 

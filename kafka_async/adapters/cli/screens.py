@@ -1,8 +1,7 @@
 """What ``kafka-async top`` shows, and what its keys do.
 
-Decides: which lines a terminal of some size shows of a snapshot, and what a key changes. Owns what was chosen: the screen, the row,
-the order, the filter. Pure: it knows neither a terminal nor a broker. The same row stays selected while numbers move, no line is
-longer than the terminal is wide, and nothing is told by colour alone.
+Pure: it knows neither a terminal nor a broker. The same row stays selected while numbers move, no line is longer than the terminal
+is wide, and nothing is told by colour alone.
 """
 
 import re

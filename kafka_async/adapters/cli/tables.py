@@ -1,7 +1,7 @@
 """Rows as a table for people.
 
-Decides: how a table looks: aligned columns without lines, numbers on the right, ``-`` for what is not known. Must never let text of
-other clients reach the terminal as control codes: every client chooses its own name.
+It decides how a table looks: aligned columns without lines, numbers on the right, ``-`` for what is not known. Must never let text
+of other clients reach the terminal as control codes: every client chooses its own name.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """The commands ``kafka-async topics``: which topics there are, where their partitions are and what is in them.
 
-Decides: what is shown of a topic. Must never create a topic by asking for it.
+Must never create a topic by asking for it.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,7 @@
 """What scans read into files: one file, or a folder of parts that another run goes on with.
 
-Decides: which parts are still to be written. Never leaves half a file under its name, and never reads on while a batch is not
-written: memory holds what is fetched ahead, and a row group for each file that is open.
+Never leaves half a file under its name, and never reads on while a batch is not written: memory holds what is fetched ahead, and a
+row group for each file that is open.
 """
 
 import base64

@@ -1,7 +1,6 @@
 """Batches of rows as Parquet, Arrow, CSV and lines of JSON.
 
-Decides: how rows are grouped in a file, and what each format does with types that it does not have. Never holds more than a group
-of rows.
+Never holds more than a group of rows.
 """
 
 from abc import ABC, abstractmethod

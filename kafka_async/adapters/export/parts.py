@@ -1,4 +1,4 @@
-"""How ranges of offsets are cut into parts, a file for each, and which parts are written at a time. Pure."""
+"""How ranges of offsets are cut into parts, a file for each, and which parts are written at a time."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final

@@ -1,7 +1,6 @@
 """What is known of all groups, poll after poll.
 
-Decides: which groups are asked next, what of a poll is believed, and what is shown of it. Owns the windows of all partitions of all
-groups, and the samples of the ends of all logs. Pure: the time is an argument, and what a poll found is a value (``Findings``).
+Pure: the time is an argument, and what a poll found is a value (``Findings``).
 
 What a broker does not answer stays as it was, and grows older. A group that its own broker no longer lists is forgotten; one that
 comes back as another kind of group begins anew.

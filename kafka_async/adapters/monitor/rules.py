@@ -1,7 +1,6 @@
 """Burrow's rules, which tell without thresholds whether a group keeps up, to the letter.
 
-Decides: the status of a partition from its last commits. Pure: the time is an argument. What a poller that sees no commits makes of
-them is in ``window.py``.
+Pure: the time is an argument. What a poller that sees no commits makes of them is in ``window.py``.
 
 Source: Burrow's ``core/internal/evaluator/caching.go``; its pull requests 338 (caught up moments ago) and 716 (rewinds).
 """

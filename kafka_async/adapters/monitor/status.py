@@ -1,7 +1,4 @@
-"""What is said of a partition or a group in one word, and which word is worse.
-
-Decides: the order of trouble, and the exit code of a check (Nagios). Pure.
-"""
+"""What is said of a partition or a group in one word, and which word is worse."""
 
 from collections.abc import Iterable
 from enum import StrEnum

@@ -1,7 +1,6 @@
 """Asks the brokers, and gives the book what they answered.
 
-Decides: when a poll begins, how long each broker has, and what is asked again at once. Owns the last look at the layout. Must never
-have two polls at once, nor let one broker hold up the numbers of another for longer than an interval.
+Must never have two polls at once, nor let one broker hold up the numbers of another for longer than an interval.
 """
 
 import time

@@ -1,7 +1,6 @@
 """Lag in time: how long ago the record at an offset was appended.
 
-Decides: what is known of that from the ends of the log that were seen, and from a few timestamps of records. Pure: the time is an
-argument, in seconds of one clock that never goes back.
+Pure: the time is an argument, in seconds of one clock that never goes back.
 
 It interpolates between two samples and never beyond them: an offset older than all samples is "more than" their age, until a search
 by timestamps (``Search``) has put anchors before them. A monitor that extrapolates shows 75 hours after a quiet night

@@ -1,6 +1,6 @@
 """What a monitor shows of a cluster, as values: groups, their partitions and members, brokers.
 
-Decides: the names under which programs get the numbers (``as_json``). What is not known is ``None``, and never 0. Pure.
+What is not known is ``None``, and never 0.
 """
 
 from collections.abc import Mapping

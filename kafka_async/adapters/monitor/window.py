@@ -1,7 +1,6 @@
 """What a group did in one partition over the last polls, and what to think of it.
 
-Decides: the status of a partition, and how fast it moves. Pure: the time is an argument. Owns the samples of one partition of one
-group.
+Pure: the time is an argument.
 
 A poller sees no commits, only offsets, so what Burrow reads from the times of commits comes from elsewhere here: whether a group
 has members says whether it stopped, and the poll that saw an offset change stands for the commit. A group that commits rarely is

@@ -1,7 +1,4 @@
-"""One piece of work on its consumer: its records, exactly, whatever happens to its topics meanwhile.
-
-Decides: what is done about offsets that are gone, and about topics that were deleted or made anew since the ranges were planned.
-"""
+"""One piece of work on its consumer: its records, exactly, whatever happens to its topics meanwhile."""
 
 import contextlib
 import time

@@ -1,7 +1,6 @@
 """Which offsets a scan reads: found once, so that all who use the scan see the same records.
 
-Decides: what is asked of the cluster, and what becomes of offsets that are not there. Must never join a group or commit: what a
-group has committed is only looked up.
+Must never join a group or commit: what a group has committed is only looked up.
 """
 
 import logging

@@ -1,6 +1,6 @@
 """How far a scan is, for people and programs.
 
-Decides: what is shown, and where. What is counted are offsets: compaction and transactions leave fewer records than offsets.
+What is counted are offsets: compaction and transactions leave fewer records than offsets.
 """
 
 import sys

@@ -1,7 +1,5 @@
 """Avro schemas: what is read with them, and the Spark type of each of theirs.
 
-Decides: which Spark type an Avro type becomes (as ``from_avro`` does), and which schemas are refused. Must never read a value.
-
 Sources: the Avro 1.12 specification, "Schema Declaration" and "Logical Types"; the tables of types in Spark's Avro guide.
 """
 

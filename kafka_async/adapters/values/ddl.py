@@ -1,7 +1,6 @@
 """Spark's DDL for columns, ``a INT, b STRUCT<c: STRING>``, as Arrow types.
 
-Decides: which Spark types a value can be decoded to. Types that have no JSON and no Avro form here (intervals, VARIANT, TIME,
-collations) are refused by name.
+Types that have no JSON and no Avro form here (intervals, VARIANT, TIME, collations) are refused by name.
 
 PySpark has no parser of its own: it asks the JVM, which the processes that plan a read cannot reach. Spark parses what ``schema()``
 returns, but a job that names its columns with ``.schema(...)`` is not asked for that, and what counts as a bad value must not

@@ -1,6 +1,6 @@
 """The fields of JSON values, found in a sample of them: ``schema="infer"``.
 
-Decides: which type a field has if values differ. Nothing is guessed from names. What is found:
+Nothing is guessed from names. What is found:
 
 - ``true`` and ``false``: BOOLEAN. Whole numbers: BIGINT. If there are others too, or some are beyond 64 bits: DOUBLE.
 - Texts that are all ISO 8601 with date and time to the second: TIMESTAMP if each has a zone, TIMESTAMP_NTZ if none has.

@@ -1,6 +1,6 @@
 """JSON values one by one, with msgspec, and then column by column.
 
-Decides: what is taken from msgspec as it is. Must never let the meaning of a value depend on its neighbours.
+Must never let the meaning of a value depend on its neighbours.
 
 msgspec skips fields that are not wanted, and refuses values that are not strictly JSON. ``json_records`` reads those as Spark's
 ``from_json`` does, at a tenth of the speed: ``NaN``, text after the first object, text that is not JSON at all. Then a column whose

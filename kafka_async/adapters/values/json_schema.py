@@ -1,8 +1,8 @@
 """The fields that a JSON Schema describes, as Confluent's serializers write them.
 
-Decides: which type a field has. ``connect.type`` and the titles of Kafka Connect's logical types win over what the schema says
-otherwise. What has no type of a column (several types, anything at all) is STRING, which holds the JSON as it is; ``doubts`` says
-where that was done. Values are not validated: a field of another type counts as bad, rules such as ``minimum`` do not.
+``connect.type`` and the titles of Kafka Connect's logical types win over what the schema says otherwise. What has no type of a
+column (several types, anything at all) is STRING, which holds the JSON as it is; ``doubts`` says where that was done. Values are
+not validated: a field of another type counts as bad, rules such as ``minimum`` do not.
 
 Sources: JSON Schema 2020-12; the page on JSON Schema of Confluent's schema registry; Kafka Connect's ``JsonSchemaData``.
 """

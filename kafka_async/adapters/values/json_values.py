@@ -1,7 +1,6 @@
 """JSON values to columns (``value.format=json``, with msgspec, which the extras ``spark`` and ``json`` bring).
 
-Decides: which reader reads a batch. Owns the compiled readers for the schemas of a process's tasks, and whether Arrow's reader
-refused the last batches of one. The columns are the same whichever reader reads a value.
+The columns are the same whichever reader reads a value.
 
 If every value of a batch is plainly valid, Arrow reads them at once (``json_bulk``). It refuses a whole batch for one value. Then a
 large batch is read in pieces, and only the pieces that are refused by ``json_rows``, which takes four times as long and accepts

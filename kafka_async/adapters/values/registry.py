@@ -1,9 +1,8 @@
 """A Confluent-compatible schema registry, as far as reading Avro and Protobuf needs it.
 
-Decides: which requests are sent, how often, and what a response means; httpx, the HTTP client of this package, sends them. Owns the
-providers of tokens of a process. Must never contact anything but the configured URL, through the configured proxy: it follows no
-redirect and ignores environment variables. Must never send credentials without TLS, except to this machine, nor show them, nor read
-a response of unlimited size. What its options mean is in the README of this adapter.
+Must never contact anything but the configured URL, through the configured proxy: it follows no redirect and ignores environment
+variables. Must never send credentials without TLS, except to this machine, nor show them, nor read a response of unlimited size.
+What its options mean is in the README of this adapter.
 
 The driver asks for the schema of the columns, and for the schemas of that subject's other versions (``planned``): they travel with
 the tasks, which ask only for schemas that the driver did not find.

@@ -1,8 +1,7 @@
 """The columns that values become without Spark: ``values="json", schema=...`` of scans and exports.
 
-Decides: what the arguments mean, which Arrow type each field has in the end, and what a bad value becomes. What a value holds is
-decided by the decoders, which serve Spark as well. They build the types that Spark has; where a schema asks for a relative of one
-of these (``large_string``, ``timestamp("ns")``), a column is cast once it is built.
+What a value holds is decided by the decoders, which serve Spark as well. They build the types that Spark has; where a schema asks
+for a relative of one of these (``large_string``, ``timestamp("ns")``), a column is cast once it is built.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Numbers for Prometheus, in its text format 0.0.4.
 
-Decides: names and labels. What is not known has no series. Pure.
+What is not known has no series.
 """
 
 from collections.abc import Iterable, Iterator

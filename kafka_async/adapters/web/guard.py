@@ -1,7 +1,5 @@
 """Who may ask.
 
-Decides: which requests are refused before anything else is looked at. Pure.
-
 A page of a stranger can have its own name resolve to 127.0.0.1, and then read a server that listens only there (DNS rebinding). So
 the Host header must be one of ours. Liveness and readiness are for supervisors, which know an address alone: they say nothing, and
 are open.

@@ -1,7 +1,4 @@
-"""Requests and replies of HTTP/1.1, as far as a monitor needs them: no bodies come, and each connection carries one request.
-
-Decides: what is no request. Pure.
-"""
+"""Requests and replies of HTTP/1.1, as far as a monitor needs them: no bodies come, and each connection carries one request."""
 
 import json
 from collections.abc import Mapping

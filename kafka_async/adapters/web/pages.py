@@ -1,8 +1,7 @@
 """The pages: HTML with all values, made here, so that they work without JavaScript.
 
-Decides: what a page says and how it is told to those who do not see it. Pure. Names of groups, topics and clients come from
-strangers: everything goes through ``html.escape``, and nothing of it into a script. Status is a word and a sign, and colour only
-comes in addition.
+Names of groups, topics and clients come from strangers: everything goes through ``html.escape``, and nothing of it into a script.
+Status is a word and a sign, and colour only comes in addition.
 """
 
 from collections.abc import Iterable, Sequence

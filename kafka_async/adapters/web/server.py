@@ -1,7 +1,7 @@
 """Connections of browsers and programs.
 
-Decides: how long one may take, and how many there may be. Owns the sockets. Must never let one that is slow, silent or rude hold up
-the others or the polls, nor keep more for a slow reader than one state: it gets the newest when it is ready for it.
+Must never let one that is slow, silent or rude hold up the others or the polls, nor keep more for a slow reader than one state: it
+gets the newest when it is ready for it.
 """
 
 import asyncio

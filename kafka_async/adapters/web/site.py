@@ -1,7 +1,6 @@
 """What is under which path.
 
-Decides: which number is too old, or not known, to be given to a program that acts on it. Pure: what was seen last, and its
-age, are arguments.
+Pure: what was seen last, and its age, are arguments.
 """
 
 from collections.abc import Callable, Mapping

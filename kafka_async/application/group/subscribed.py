@@ -1,7 +1,4 @@
-"""What the application subscribed to or assigned.
-
-Decides: which topics that is. Owns: the subscription as the caller sees it. Must never know which partitions the group assigned.
-"""
+"""What the application subscribed to or assigned."""
 
 from collections.abc import Callable
 

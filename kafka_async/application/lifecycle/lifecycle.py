@@ -1,6 +1,6 @@
 """The life of a consumer, as one table.
 
-Nothing else in the package keeps a flag about being started, stopping or stopped. Must never wait.
+Nothing else in the package keeps a flag about being started, stopping or stopped.
 
 The background loop ends by itself only because of a bug or the end of the event loop it runs on. It records that at the boundary
 (``EventHandler.ended``); the phase follows at the next look.

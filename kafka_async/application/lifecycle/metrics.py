@@ -1,7 +1,5 @@
 """Metrics under Kafka's names, counted from trace events.
 
-Must never read a clock: an event brings its time, and ``snapshot`` gets it.
-
 Names and groups are those of Java's ``FetchMetricsRegistry``, ``SelectorMetricsRegistry``, ``ConsumerRebalanceMetricsManager``,
 ``OffsetCommitMetricsManager``, ``KafkaConsumerMetrics`` and ``metrics.stats`` (two samples of 30 seconds); ``points`` has the names
 of KIP-714. Where a number differs from Java's: a rate, and the idle ratio, divide by the time observed, not by a full sample, while

@@ -1,7 +1,5 @@
 """Metrics as OpenTelemetry's protocol carries them: what telemetry pushes to the cluster (KIP-714).
 
-Must never count anything; the numbers are the application's, asked for when a push is due, on the background loop.
-
 The messages are those of ``opentelemetry-proto`` (extra ``otel``), loaded when the first consumer is made that may need them.
 Sources: KIP-714, opentelemetry-proto ``metrics.proto``.
 """

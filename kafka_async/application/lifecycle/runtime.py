@@ -1,6 +1,6 @@
 """Where the background loop runs: as a task on the application's event loop, or on a thread of its own.
 
-Must never know what the loop does. The same two queues serve every mode; only the wake-up differs.
+The same two queues serve every mode; only the wake-up differs.
 """
 
 import asyncio

@@ -1,8 +1,4 @@
-"""Units of work that wait until they may be tried again.
-
-Decides: which is due first. Owns: the waiting units, from the failure of an attempt until the next one is due. Must never look at a
-clock, or check whether a record still counts: the code that takes a unit out does that.
-"""
+"""Units of work that wait until they may be tried again."""
 
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush

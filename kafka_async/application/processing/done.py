@@ -1,7 +1,6 @@
 """One partition: what was received, what is done, and what may be committed.
 
-Decides: the offset up to which everything is done, and whether the partition runs too far ahead of its oldest unfinished record.
-Owns: a flag for each record that was received, from the first one that is not done on. Must never expect an offset: only what was
+It owns a flag for each record that was received, from the first one that is not done on. Must never expect an offset: only what was
 received counts, so that gaps (compaction, control records, aborted transactions) hold up nothing.
 
 Records are numbered as they arrive. The flags are bytes in an array, so that the first one that is not done and the ends of runs

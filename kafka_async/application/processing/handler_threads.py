@@ -1,8 +1,5 @@
 """The threads that call plain handlers: each goes on with the next unit by itself, without a detour through the event loop.
 
-Decides: whether a thread may begin another unit. Owns: the units that are laid out for the threads, and the results on their way to
-the event loop. Must never decide what a result means.
-
 A thread that handed each result to the event loop and waited for the next record would lose about 0.2 ms each time, and the loop
 could serve about 6,000 a second. So while every worker is busy, the loop lays out a few units in advance, and takes in results
 when it has time. Units that were laid out count as begun for the lanes, and can be taken back until a thread begins them.

@@ -1,7 +1,6 @@
 """The workers: they take the next record that is ready and call the handler.
 
-Decides: what happens to a record whose handler failed. Owns: the workers, and the counts of what they did. Must never make a task
-for a record, or begin more than one record for each worker.
+There is no task for each record, and each worker begins one record at a time.
 
 If the session may have expired, nothing is begun until it is known that it has not, just as reads return nothing then. Workers
 check this each time after others could run, so also after the process was frozen.

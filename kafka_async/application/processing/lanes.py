@@ -1,7 +1,5 @@
 """Which record is handled next.
 
-Decides: the order. Owns: the records that wait to be handled. Must never look at a clock: ``now`` is an argument.
-
 A lane holds records that must be handled one after another: those of a partition with the same key, all records of a partition, or
 those for which a callable returns the same. Only the first record of a lane is ready; the next one becomes ready when the lane is
 released. Ready records wait by partition, and partitions take turns, so that neither a partition nor a lane with many records keeps

@@ -1,7 +1,4 @@
-"""The arguments of ``process``, checked before anything runs.
-
-Decides: which arguments are wrong, and how the user's functions are to be called.
-"""
+"""The arguments of ``process``, checked before anything runs."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Hashable

@@ -1,7 +1,4 @@
-"""Processing the records of one consumer: what the caller holds, the tasks, and the end.
-
-Decides: in which order things end. Owns: the tasks, which live as long as the ``async with`` block.
-"""
+"""Processing the records of one consumer: what the caller holds, the tasks, and the end."""
 
 from functools import partial
 from math import inf

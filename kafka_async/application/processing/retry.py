@@ -1,6 +1,5 @@
 """How often and when a record is handled again.
 
-Decides: whether a failure is followed by another attempt, and after how long. Must never wait: the answer is a number of seconds.
 What a handler raises to decide for itself is defined here too.
 """
 

@@ -1,7 +1,6 @@
 """One assigned partition on the application's side: its position, and what comes next.
 
-Decides: in which order fetched data of a partition is handed out, and what the position is. Owns: everything of one partition that
-was fetched and not handed out yet. Must never look at another partition, and never hand out: ``unread.py`` does.
+Must never look at another partition, and never hand out: ``unread.py`` does.
 
 What comes next is kept in the order of the log: pieces that were taken from the data already (``ahead``), the data
 that is being read, and parcels that are still unopened. The type of the first piece is the condition of the partition:

@@ -1,7 +1,6 @@
 """``async for record in consumer``.
 
-Decides: what one step costs. A cancelled step leaves nothing behind. Owns: the portion that is being handed out. Must never end
-by itself: an iteration ends when the consumer is stopped.
+A cancelled step leaves nothing behind. Must never end by itself: an iteration ends when the consumer is stopped.
 
 A ``Portion`` knows how far it was handed out, so a position or a commit is exact in the middle of it and nothing has to be put back
 for them. All iterations of a consumer, and ``getone``, share one ``HandOut``: the next call or step gets the next record.

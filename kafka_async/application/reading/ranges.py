@@ -1,8 +1,7 @@
 """Reading exact ranges of offsets as columns: without a group, without a seek, and with an end.
 
-Decides: when a range is read to its end, and when it never can be. Owns: how large the next columns are to be. Must never hand out
-a record outside of the ranges, never fetch past their ends, and never take a deleted offset for one without a record:
-compaction, transaction markers and aborted transactions leave gaps in a log, which are skipped without an error.
+Must never hand out a record outside of the ranges, never fetch past their ends, and never take a deleted offset for one without a
+record: compaction, transaction markers and aborted transactions leave gaps in a log, which are skipped without an error.
 
 For programs that keep offsets themselves: batch jobs, data frames, copies. Brokers are asked for nothing but data, and where a log
 ends if it does not come.

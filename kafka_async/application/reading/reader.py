@@ -1,9 +1,7 @@
 """The read calls: waiting for records and handing them over.
 
-Decides: the order of things inside a read (errors, events of the background, records) and when the event loop gets a turn.
-Owns: the pace of iterations. The hand-over of records is one synchronous step: a cancellation before it takes nothing, and none
-can come between it and the return (promise 2). Deserializers and interceptors may await; what they work on stays in its place
-meanwhile.
+The hand-over of records is one synchronous step: a cancellation before it takes nothing, and none can come between it and the
+return (promise 2). Deserializers and interceptors may await; what they work on stays in its place meanwhile.
 
 Between two records of an iteration everything may happen that may happen between two calls: a step takes the next record at once if
 nothing has changed; otherwise it goes through ``step``, which checks everything that a call checks.

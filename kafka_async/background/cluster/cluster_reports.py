@@ -1,6 +1,6 @@
 """Events to the application about the cluster.
 
-Decides: what is worth an event: what changed, and partitions that have been missing for too long. Must never send a request.
+It decides what is worth an event: what changed, and partitions that have been missing for too long.
 """
 
 from typing import Any, Final

@@ -1,6 +1,6 @@
 """The known state of the cluster: brokers, topics, leaders.
 
-Decides: which response to believe (leader epochs, KIP-320 and KIP-951; topic ids, KIP-516). Must never send a request
+It decides which response to believe (leader epochs, KIP-320 and KIP-951; topic ids, KIP-516). Must never send a request
 (``metadata.py`` does) or judge a fetch position: it reports changes, and others act on them. Java: ``Metadata`` and
 ``MetadataSnapshot``.
 """

@@ -1,7 +1,7 @@
 """How many bytes one partition may bring in one answer.
 
-Decides: when that is more than ``max_partition_fetch_bytes``. Owns: the number, one for each broker. Must never ask for more than
-one request may hold of the fetch buffer.
+It decides when that is more than ``max_partition_fetch_bytes``. Must never ask for more than one request may hold of the fetch
+buffer.
 
 A partition is fetched by one request after the other, since only an answer says where the next one begins. So a partition gives
 at most one answer's bytes in each round trip: 1 MiB in 20 ms are 50 MB/s, whatever the line could carry. An answer that came full

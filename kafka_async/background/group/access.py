@@ -1,6 +1,6 @@
 """What the managers of the group's offsets know about the group.
 
-It points at the coordinator's manager, the metadata and the membership. Must never talk to a broker.
+It points at the coordinator's manager, the metadata and the membership.
 
 Sources: Java's ``CommitRequestManager`` (``handleCoordinatorDisconnect``, ``markCoordinatorUnknown``), KIP-345, KIP-848.
 """

@@ -1,7 +1,5 @@
 """Which broker coordinates our group: the FindCoordinator request manager.
 
-Must never connect or send anything else: the managers of the group talk to the coordinator.
-
 It searches only while a manager needs the coordinator and calls ``request`` in every turn in which it waits; a search
 that was not requested within a request timeout ends. Everything that shows that a coordinator is gone is reported through
 ``lost``: NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, a connection that broke, a request that timed out. A report about another

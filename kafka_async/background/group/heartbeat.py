@@ -1,8 +1,8 @@
 """The meaning of errors of heartbeats, and when the next heartbeat is due, for both protocols.
 
-Decides: the verdict on each error (Java: ``AbstractHeartbeatRequestManager.onErrorResponse`` and the response handlers of
-``AbstractCoordinator``), the pace of heartbeats, when ``max_poll_interval_ms`` is over (KIP-62). Owns: since when the application
-is silent. Must never move the state of a member: the memberships do, by the verdict.
+It decides the verdict on each error (Java: ``AbstractHeartbeatRequestManager.onErrorResponse`` and the response handlers of
+``AbstractCoordinator``), the pace of heartbeats, when ``max_poll_interval_ms`` is over (KIP-62). It owns since when the application
+is silent.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,4 @@
-"""How a membership gets its coordinator.
-
-Must never search: ``find_coordinator.py`` does.
-"""
+"""How a membership gets its coordinator."""
 
 from ...errors import KafkaError
 from ...model import Node

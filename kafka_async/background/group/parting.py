@@ -1,7 +1,4 @@
-"""Leaving a group: which member leaves, which calls wait for it, and how long it may take.
-
-Must never send the leave request: the memberships do.
-"""
+"""Leaving a group: which member leaves, which calls wait for it, and how long it may take."""
 
 from ...events import Call
 from ...network import Channel

@@ -1,6 +1,6 @@
 """Puts the background together: every part is made here, and given the objects that it talks to.
 
-Must never carry anything out. Java: ``RequestManagers`` and the constructor of ``AsyncKafkaConsumer``.
+Java: ``RequestManagers`` and the constructor of ``AsyncKafkaConsumer``.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,4 @@
-"""The calls that wait, and their deadlines.
-
-Must never answer one.
-"""
+"""The calls that wait, and their deadlines."""
 
 from collections.abc import Callable, Iterable
 from math import inf

@@ -1,6 +1,6 @@
 """The background loop: the only part of this folder that awaits.
 
-It asks ``Background`` and the delegate, in that order, and does what they return. Owns: the clock, the wake-up, the connections'
+It asks ``Background`` and the delegate, in that order, and does what they return. It owns the clock, the wake-up, the connections'
 tasks and the failure that ended it. Must never swallow an exception: a bug in here fails every call that waits and every one that
 comes later (promise 3), with the original as its cause.
 

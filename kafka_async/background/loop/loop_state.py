@@ -1,7 +1,4 @@
-"""The life of the loop: its turns, and whether it was asked to stop.
-
-Must never end anything itself.
-"""
+"""The life of the loop: its turns, and whether it was asked to stop."""
 
 from ...events import Call
 from ...trace import Fault, Listener, TraceEvent

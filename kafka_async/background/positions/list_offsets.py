@@ -1,6 +1,6 @@
 """Offsets by time, beginning and end: the ListOffsets request manager.
 
-Owns: the look-ups that are not answered yet; a look-up serves a caller (``offsets_for_times``, ``end_offsets``) or a reset
+It owns the look-ups that are not answered yet; a look-up serves a caller (``offsets_for_times``, ``end_offsets``) or a reset
 (``positions.py``) alike. Must never move a position. An answer is given once per look-up; retriable errors are retried until
 ``wanted`` returns false.
 """

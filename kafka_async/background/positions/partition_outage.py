@@ -1,6 +1,6 @@
 """What fails partition by partition, from the first report until it goes well again.
 
-Owns: the partitions that fail, and since when. Must never decide what is tried again, or when.
+It owns the partitions that fail, and since when.
 """
 
 from collections.abc import Collection, Iterable

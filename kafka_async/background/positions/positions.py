@@ -1,6 +1,6 @@
 """How a partition gets a position, and keeps one that can be trusted.
 
-Decides: what follows a missing offset, an offset out of range, a change of leader (KIP-320: is the log that we read still there?)
+It decides what follows a missing offset, an offset out of range, a change of leader (KIP-320: is the log that we read still there?)
 and a topic that was deleted and created again. Must never fetch, and never take an error for "there is no offset" (promise 6).
 """
 

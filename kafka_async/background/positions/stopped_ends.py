@@ -1,7 +1,4 @@
-"""Where the logs of partitions end that are not fetched: lag must not stand still because reading does.
-
-Must never look up what a Fetch response says anyway.
-"""
+"""Where the logs of partitions end that are not fetched: lag must not stand still because reading does."""
 
 from functools import partial
 from typing import Final

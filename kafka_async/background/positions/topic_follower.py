@@ -1,6 +1,6 @@
 """Following topics without a group: every partition of the subscribed topics belongs to this consumer.
 
-Decides: what the assignment should be, from the subscription and the cluster's metadata (aiokafka's behavior for
+It decides what the assignment should be, from the subscription and the cluster's metadata (aiokafka's behavior for
 ``group_id=None``). Must never apply it: the application takes it over inside its own read call, exactly as it does for a group's.
 """
 

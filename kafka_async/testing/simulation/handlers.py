@@ -1,6 +1,6 @@
 """What the broker answers, one function per API.
 
-Owns: only the table ``HANDLERS``; every cluster has its own copy. A handler takes the broker, the request, its version, and an
+It owns only the table ``HANDLERS``; every cluster has its own copy. A handler takes the broker, the request, its version, and an
 error code that a control function wants the answer to carry (0: none).
 """
 

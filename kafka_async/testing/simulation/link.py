@@ -1,7 +1,5 @@
 """The network between a consumer and the fake brokers.
 
-Must never look into a message: that is the broker's part.
-
 A connection has no task of its own, and the broker answers one request after the other as a real one does. On asyncio the event
 loop's timers drive the answers and push them to the client, as sockets do (``PushLine``). On trio the broker works inside the
 client's own ``receive_into`` (``PullLine``). So nothing is left running when the client is gone.

@@ -1,7 +1,4 @@
-"""The requests that arrived, and the control functions with which tests step in before a broker answers.
-
-Must never answer on its own.
-"""
+"""The requests that arrived, and the control functions with which tests step in before a broker answers."""
 
 from collections import deque
 from collections.abc import Callable

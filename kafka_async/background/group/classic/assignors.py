@@ -1,6 +1,6 @@
 """The assignors range and roundrobin, and how the option ``partition_assignment_strategy`` names assignors.
 
-Decides: who gets which partition, exactly as Java's ``RangeAssignor`` and ``RoundRobinAssignor`` do, so that it does not matter
+It decides who gets which partition, exactly as Java's ``RangeAssignor`` and ``RoundRobinAssignor`` do, so that it does not matter
 which client leads a group; and which rebalance protocol a list of assignors makes. These two remember nothing. Must never load code
 that a string names: a user's assignor is passed as a class or an object. Sources: KIP-881 (racks), KIP-429 (protocols).
 """

@@ -1,8 +1,7 @@
 """A member of a group in the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-Decides: when each request is sent, what its answer does to the member, what is given up before a rebalance (eager) or after an
-assignment (cooperative, KIP-429), when a silent application costs the member its place. Each part owns what its name says. Must
-never apply an assignment, commit or call the application: it proposes, and waits for the number to come back.
+Each part owns what its name says. Must never apply an assignment, commit or call the application: it proposes, and waits for the
+number to come back.
 
 The state is ``states.TRANSITIONS``. What holds in every state:
 

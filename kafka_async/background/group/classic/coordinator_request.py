@@ -1,7 +1,4 @@
-"""The one exchange of a member in the classic protocol that may wait for the other members: JoinGroup, SyncGroup or LeaveGroup.
-
-Must never know what it is about.
-"""
+"""The one exchange of a member in the classic protocol that may wait for the other members: JoinGroup, SyncGroup or LeaveGroup."""
 
 from collections.abc import Callable
 

@@ -1,7 +1,7 @@
 """How the group of a member in the classic protocol divides its partitions: the assignors that the member offers, and the one that
 the group agreed on.
 
-Must never send anything. What an assignor of the user raises is raised.
+What an assignor of the user raises is raised.
 """
 
 from collections.abc import Sequence

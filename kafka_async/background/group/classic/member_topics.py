@@ -1,6 +1,6 @@
 """The topics that a member in the classic protocol stands for, and whether they are still those of its generation.
 
-Must never have the group rebalance: ``classic_membership.py`` does. Whether topics have changed is compared, not remembered.
+Whether topics have changed is compared, not remembered.
 """
 
 from ....values import define, field

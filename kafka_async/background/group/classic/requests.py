@@ -1,7 +1,6 @@
 """The requests of a member in the classic protocol, ready to be sent.
 
-Must never decide whether it is time for one: ``classic_membership.py`` does. Sources: KIP-62, 345, 389, 394, 559, 800; Java's
-``AbstractCoordinator``.
+Sources: KIP-62, 345, 389, 394, 559, 800; Java's ``AbstractCoordinator``.
 """
 
 from collections.abc import Callable, Sequence

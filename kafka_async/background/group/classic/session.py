@@ -1,7 +1,4 @@
-"""A member's identity in its group in the classic protocol, and for how long it is surely a member.
-
-Decides: when a heartbeat is due, until when the session surely lasts. Must never send one: ``classic_membership.py`` does.
-"""
+"""A member's identity in its group in the classic protocol, and for how long it is surely a member."""
 
 from collections.abc import Callable
 

@@ -1,8 +1,7 @@
 """The states of a member in the classic protocol.
 
-Decides: which state follows (``TRANSITIONS``, the whole of it; an unknown pair is a bug). Must never act: ``classic_membership.py``
-does. Sources: Java's ``AbstractCoordinator`` (``MemberState``, and the flags ``rejoinNeeded``, ``needsJoinPrepare``, which are
-states here); KIP-394, KIP-429.
+It decides which state follows (``TRANSITIONS``, the whole of it; an unknown pair is a bug). Sources: Java's ``AbstractCoordinator``
+(``MemberState``, and the flags ``rejoinNeeded``, ``needsJoinPrepare``, which are states here); KIP-394, KIP-429.
 """
 
 from enum import Enum

@@ -1,7 +1,7 @@
 """The assignors sticky and cooperative-sticky: even numbers of partitions, and as few moves as that takes.
 
-Evenness comes first, then racks (KIP-881), then staying where it is. Owns: what ``sticky`` was given last, because its members give
-up everything before they join and so have to report to the leader what they had. Must never give a partition to a member while
+Evenness comes first, then racks (KIP-881), then staying where it is. It owns what ``sticky`` was given last, because its members
+give up everything before they join and so have to report to the leader what they had. Must never give a partition to a member while
 another one owns it (``cooperative-sticky``, KIP-429): such a partition is left out until its owner has given it up.
 
 Even means that no chain of moves from member to member makes the numbers of partitions more even. With the shortest chains moved

@@ -1,8 +1,7 @@
 """A member of a group in the consumer protocol (KIP-848): ConsumerGroupHeartbeat and nothing else.
 
-Decides: when a heartbeat is sent, what an answer does to the member, when the application is asked to carry an assignment out, when
-its silence costs the member its place. Owns: the member's id, epoch and state (``states.TRANSITIONS``). Must never apply an
-assignment, commit or call the application: it proposes through ``MembershipHost`` and waits for the number to come back.
+Must never apply an assignment, commit or call the application: it proposes through ``MembershipHost`` and waits for the number to
+come back.
 
 What holds in every state:
 

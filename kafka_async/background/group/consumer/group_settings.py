@@ -1,6 +1,6 @@
 """The brokers' settings for a group of the consumer protocol: its session timeout.
 
-Decides: when to ask (DescribeConfigs, of any broker), and which responses to believe. Must never hold anything up: without a
+It decides when to ask (DescribeConfigs, of any broker), and which responses to believe. Must never hold anything up: without a
 response the broker's default is assumed.
 
 In the consumer protocol the session timeout is the group's ``consumer.session.timeout.ms``, or else the brokers'

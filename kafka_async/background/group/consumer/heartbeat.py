@@ -1,7 +1,6 @@
 """The contents of a heartbeat of the consumer protocol and of its answer (KIP-848).
 
-Decides: which fields a heartbeat carries (Java: ``HeartbeatState.SentFields``), what of an answer is believed. Must never move the
-state of a member; ``consumer_membership.py`` does.
+It decides which fields a heartbeat carries (Java: ``HeartbeatState.SentFields``), what of an answer is believed.
 """
 
 from collections.abc import Callable, Mapping

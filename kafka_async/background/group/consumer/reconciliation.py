@@ -1,7 +1,5 @@
 """From the assignment that the coordinator wants to the one that the application has: the three assignments of a member.
 
-Must never talk to the application or the coordinator.
-
 There is one target, the last that was received. What it names by ids that the metadata cannot name yet is left for later
 (KAFKA-16198). Each target has a local epoch, so that "the same partitions again" after something else is carried out and
 acknowledged again (KAFKA-16185, KAFKA-16312). Source: KIP-848, ``LocalAssignment`` and ``maybeReconcile`` in

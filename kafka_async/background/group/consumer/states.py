@@ -1,6 +1,6 @@
 """The states of a member in the consumer protocol, as one table.
 
-An unknown pair is a bug and raises ``RuntimeError``. Must never act; ``consumer_membership.py`` does what a state requires.
+An unknown pair is a bug and raises ``RuntimeError``.
 
 It is Java's ``MemberState`` with the flags around it turned into states: ASSIGNING is RECONCILING with
 ``reconciliationInProgress``, AWAY is STALE after the release. Java's PREPARE_LEAVING is missing, because here the application gives
