@@ -15,10 +15,15 @@ from kafka_async.sync import KafkaConsumer as BlockingConsumer
 from kafka_async.sync import ShareConsumer as BlockingShareConsumer
 from kafka_async.testing import Cluster, ThreadedCluster
 
-from .world import world
+from .world import until, world
 
 SOON = 10.0
 """Seconds: less than what is given to handlers that do not end, and time enough for a machine that is busy."""
+
+
+def at_work() -> list[str]:
+    """Return the threads whose handlers have not returned yet. ``stop`` has let go of them, and returns to them a little later."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("kafka_async")]
 
 
 async def by_wait_for(consumer: Any) -> None:
@@ -88,6 +93,7 @@ async def test_a_plain_handler() -> None:
         assert time.monotonic() - began < SOON
     assert sorted(finished) == [0, 1]
     assert some.committed() == 2
+    await until(lambda: not at_work())
 
 
 async def test_a_task_that_a_handler_left_behind_stops_and_the_others_are_drained() -> None:
@@ -136,6 +142,10 @@ def test_the_blocking_facade(made: Any) -> None:
             consumer.process(handle, concurrency=4)
             assert time.monotonic() - began < SOON
     assert sorted(finished) == [b"0", b"1", b"2"]
+    last = time.monotonic() + 60
+    while at_work() and time.monotonic() < last:
+        threading.Event().wait(0.01)
+    assert not at_work()
 
 
 @pytest.mark.parametrize("stop", WAYS)
