@@ -22,7 +22,7 @@ SOON = 10.0
 
 
 def at_work() -> list[str]:
-    """Return the threads whose handlers have not returned yet. ``stop`` has let go of them, and returns to them a little later."""
+    """Return our threads. ``stop`` has let go of handlers that wait for it, and returns to them a little later."""
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("kafka_async")]
 
 
@@ -69,6 +69,7 @@ async def test_an_async_handler(stop: Callable[[Any], Any], stoppers: int, backg
         assert time.monotonic() - began < SOON
     assert sorted(finished) == list(range(6 - stoppers)), "the other handlers were waited for"
     assert some.committed() == 6 - stoppers
+    await until(lambda: not at_work())  # a stop that was cancelled with its handler ends the background a little later
 
 
 async def test_a_plain_handler() -> None:
