@@ -48,7 +48,7 @@ class Failures:
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_handlecrashitem(self, crashitem: str, report: Any) -> None:
-        """Say how the worker ended. A test of brokers is repeated like others of them: other clients' threads run in its process."""
+        """Say how the worker ended. A test of brokers is repeated like others: other clients' threads run in its process."""
         from .workers import kind_of  # xdist is not needed to run a test
 
         status = self._statuses.get(report.node.gateway.id)
