@@ -23,6 +23,10 @@ _CACHE: Final = "tests-that-failed"
 _FILE: Final = "by-tier.json"
 
 
+KILLED: Final = (-signal.SIGKILL, -signal.SIGTERM)
+"""Exit statuses of workers that another process ended: a fault of their own, such as a segmentation fault, has other signals."""
+
+
 def ending(status: int | None) -> str:
     """Say in words how a process ended that has this exit status, as ``subprocess`` has it."""
     if status is None or status >= 0:
@@ -48,12 +52,12 @@ class Failures:
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_handlecrashitem(self, crashitem: str, report: Any) -> None:
-        """Say how the worker ended. A test of brokers is repeated like others: other clients' threads run in its process."""
+        """Say how the worker ended. If another process killed it, as a system short of memory does, its test did not fail."""
         from .workers import kind_of  # xdist is not needed to run a test
 
         status = self._statuses.get(report.node.gateway.id)
         report.longrepr = f"{report.longrepr}: {ending(status)}"
-        if status is not None and status < 0 and kind_of(str(self._root / crashitem.partition("::")[0])) != tiers.FAST:
+        if status in KILLED and kind_of(str(self._root / crashitem.partition("::")[0])) != tiers.FAST:
             report.keywords[tiers.BROKERS] = 1
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

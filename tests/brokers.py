@@ -620,7 +620,12 @@ class KafkaCluster:
         return int(described.coordinator.id)
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:
-        """Committed offsets of a group by topic and partition, as an independent client reads them."""
+        """Committed offsets of a group by topic and partition, as an independent client reads them.
+
+        librdkafka 2.16 ends the process (signal 11) if the one that it asks is not the group's coordinator, or not yet: of a new
+        cluster that is so for the first groups. A description is refused in order, so that comes first.
+        """
+        self.coordinator(group)
         asked = [ConsumerGroupTopicPartitions(group)]
         result = self._patiently(lambda: self.admin.list_consumer_group_offsets(asked)[group].result())
         return {(tp.topic, tp.partition): tp.offset for tp in result.topic_partitions}

@@ -77,10 +77,10 @@ def test_a_run_keeps_which_tests_failed(pytester: pytest.Pytester, workers: tupl
 @pytest.mark.brokers
 @pytest.mark.parametrize(
     ("number", "waits", "expected"),
-    [("SIGKILL", True, "brokers"), ("SIGSEGV", True, "brokers"), ("SIGKILL", False, "fast")],
+    [("SIGKILL", True, "brokers"), ("SIGSEGV", True, "fast"), ("SIGKILL", False, "fast")],
     ids=["killed", "crashed", "a fast test"],
 )
-def test_a_test_of_brokers_whose_worker_a_signal_ended_is_repeated(
+def test_a_test_whose_worker_another_process_killed_is_repeated(
     pytester: pytest.Pytester, number: str, waits: bool, expected: str
 ) -> None:
     pytester.makeconftest(
