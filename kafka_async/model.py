@@ -3,6 +3,7 @@
 Every class here is immutable. Field names are those of Java's client and, for records, of aiokafka's.
 """
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any, Final, Generic, NamedTuple
 from uuid import UUID
@@ -32,6 +33,11 @@ class TopicPartition(NamedTuple):
 def at_offset(topic: str, partition: int, offset: int) -> str:
     """Return where a record is, as messages say it: ``orders-3 at offset 5``."""
     return f"{TopicPartition(topic, partition)} at offset {offset}"
+
+
+def last_header(headers: Sequence[tuple[str, bytes | None]], name: str) -> bytes | None:
+    """Return the value of the last header of a name; ``None`` also if there is none."""
+    return next((value for header, value in reversed(headers) if header == name), None)
 
 
 class _Offset(NamedTuple):

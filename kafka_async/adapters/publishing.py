@@ -68,7 +68,7 @@ class Publisher:
         if topic not in self._failing.values():
             self._log(Recovered(now=anyio.current_time(), outage=self._outage(topic)))
 
-    def warn(self, text: str, error: Exception) -> None:
+    def warn(self, text: str, error: BaseException) -> None:
         """Say in the log what became of a record."""
         self._log(Fault(now=anyio.current_time(), text=text, error=error))
 

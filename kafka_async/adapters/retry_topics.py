@@ -22,14 +22,13 @@ from copy import copy
 from inspect import isawaitable
 from typing import Any, ClassVar, Final, Literal, Self
 
-from anyio import to_thread
-
 from ..application.arguments import subscribed_topics
 from ..application.processing.redelivery import TOPIC, Redelivered
 from ..application.processing.retry import Reject
+from ..application.processing.threads import Threads
 from ..functions import check_work, is_async, returned
 from ..lazy import public_name
-from ..model import at_offset
+from ..model import at_offset, last_header
 from .publishing import Headers, Publisher, Record, check_bytes, is_too_large, traced
 
 PARTITION: Final = "retry-partition"
@@ -183,10 +182,24 @@ class RetryTopics:
         if isinstance(then, str):
             raise error
         record = self._origin(record)
-        result = then(record, error, attempts) if is_async(then) else await to_thread.run_sync(then, record, error, attempts)
+        result = then(record, error, attempts) if is_async(then) else await self._on_thread(then, record, error, attempts)
         if isawaitable(result):
             result = await result
         return returned(result, "then")
+
+    async def _on_thread(self, then: Callable[..., Any], record: Record, error: BaseException, attempts: int) -> Any:
+        """Call a plain function on a thread of its own, which keeps neither a shutdown nor the rest of the program waiting."""
+
+        def left() -> None:
+            where = at_offset(record.topic, record.partition, record.offset)
+            text = f"{where}: then goes on though its time is over; threads cannot be ended, so it is left to itself"
+            self._publisher.warn(text, error)
+
+        threads = Threads(1, lambda: None)
+        try:
+            return await threads.run(then, record, error, attempts, left=left)
+        finally:
+            threads.close()
 
     def _headers(self, record: Record, error: BaseException, attempts: int, seconds: int) -> Headers:
         origin = self._origin(record)
@@ -275,7 +288,7 @@ def _is_useless(error: BaseException) -> bool:
 
 def _text(record: Record, name: str) -> str | None:
     """Return a header's text. Of several the last counts."""
-    value = next((value for header, value in reversed(record.headers) if header == name), None)
+    value = last_header(record.headers, name)
     return None if value is None else value.decode(errors="replace")
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 from attrs import define, field
 
 from ..application.processing.context import ProcessingContext
-from ..application.processing.retry import Retry, RetryLater, Skip, blame, check_return, decided
+from ..application.processing.retry import RetryLater, Skip, blame, check_return, decided
 from ..functions import is_async, takes_context
 from ..lazy import public_name
 
@@ -120,8 +120,8 @@ _open: Final[ContextVar[tuple[_Place, _Attempt] | None]] = ContextVar("kafka_asy
 
 Begin = Callable[[Any, int], _Attempt]
 """Begins the span of an attempt, by its number, with what the handler is given."""
-RetryOf = Callable[[Any], Retry]
-"""Returns the policy for a record."""
+Again = Callable[[Any, int, BaseException], bool]
+"""Says whether a record may be handled again after an attempt, by its number, that failed with an error."""
 
 
 class Tracing:
@@ -176,7 +176,7 @@ class Tracing:
         handler: Callable[..., Any],
         on_failure: Any,
         *,
-        retry_of: RetryOf,
+        again: Again,
         batch: int | None,
         group_id: str | None,
         client_id: str | None,
@@ -198,7 +198,7 @@ class Tracing:
         # A batch fails record by record, so its span cannot wait for all of them.
         reacts = callable(on_failure) and batch is None
         wrap = _around_async if is_async(handler) else _around_plain
-        return wrap(handler, begin, retry_of if reacts else None), _after(on_failure, begin) if reacts else on_failure
+        return wrap(handler, begin, again if reacts else None), _after(on_failure, begin) if reacts else on_failure
 
     def _begin(self, first: Any, records: Sequence[Any], attempt: int, *, batch: bool, about: Attributes) -> _Attempt:
         source, links = self._sources(records, batch=batch)
@@ -257,7 +257,7 @@ def _enter(attempt: _Attempt, place: _Place) -> None:
     attach(attempt.context)
 
 
-def _around_async(handler: Callable[..., Any], begin: Begin, retry_of: RetryOf | None) -> Callable[..., Any]:
+def _around_async(handler: Callable[..., Any], begin: Begin, again: Again | None) -> Callable[..., Any]:
     with_context = takes_context(handler)
 
     async def traced(argument: Any, context: ProcessingContext) -> Any:
@@ -266,7 +266,7 @@ def _around_async(handler: Callable[..., Any], begin: Begin, retry_of: RetryOf |
             result = await (handler(argument, context) if with_context else handler(argument))
             check_return(result)
         except BaseException as error:
-            _failed(attempt, error, retry_of, context)
+            _failed(attempt, error, again, context)
             raise
         attempt.end()
         return result
@@ -274,7 +274,7 @@ def _around_async(handler: Callable[..., Any], begin: Begin, retry_of: RetryOf |
     return traced
 
 
-def _around_plain(handler: Callable[..., Any], begin: Begin, retry_of: RetryOf | None) -> Callable[..., Any]:
+def _around_plain(handler: Callable[..., Any], begin: Begin, again: Again | None) -> Callable[..., Any]:
     with_context = takes_context(handler)
 
     async def rest(attempt: _Attempt, result: Any, context: ProcessingContext) -> Any:
@@ -282,7 +282,7 @@ def _around_plain(handler: Callable[..., Any], begin: Begin, retry_of: RetryOf |
             value = await result
             check_return(value)
         except BaseException as error:
-            _failed(attempt, error, retry_of, context)
+            _failed(attempt, error, again, context)
             raise
         attempt.end()
         return value
@@ -295,7 +295,7 @@ def _around_plain(handler: Callable[..., Any], begin: Begin, retry_of: RetryOf |
                 return rest(attempt, result, context)
             check_return(result)
         except BaseException as error:
-            _failed(attempt, error, retry_of, context)
+            _failed(attempt, error, again, context)
             raise
         attempt.end()
         return result
@@ -303,11 +303,11 @@ def _around_plain(handler: Callable[..., Any], begin: Begin, retry_of: RetryOf |
     return traced
 
 
-def _failed(attempt: _Attempt, error: BaseException, retry_of: RetryOf | None, context: ProcessingContext) -> None:
+def _failed(attempt: _Attempt, error: BaseException, again: Again | None, context: ProcessingContext) -> None:
     """The handler has failed: end the span, unless ``on_failure`` comes next, which is part of it."""
     error = decided(_of_record(error))
-    again = isinstance(error, Skip) or retry_of is None or retry_of(context.record).again(context.attempt, error)
-    if again or not isinstance(error, Exception):
+    skipped = not isinstance(error, Exception) or isinstance(error, Skip)
+    if skipped or again is None or again(context.record, context.attempt, error):
         attempt.end(error)
     else:
         attempt.error = error

@@ -1,6 +1,7 @@
 """Retry topics without a cluster: which topic comes next, what the headers say, when a record is due, and what goes to ``then``."""
 
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -176,6 +177,29 @@ def test_then_may_stop_skip_or_be_a_plain_function() -> None:
     assert got == [5]
     with pytest.raises(TypeError, match="then returned the function"):
         _call(_retries(_Producer(), lambda record, error, attempts: lambda: None), record(), error)
+
+
+async def test_a_plain_then_keeps_neither_a_shutdown_nor_the_program_waiting(caplog: pytest.LogCaptureFixture) -> None:
+    began, ends, threads = threading.Event(), threading.Event(), list[threading.Thread]()
+
+    def hang(*_: object) -> None:
+        threads.append(threading.current_thread())
+        began.set()
+        ends.wait(60)
+
+    retry = _retries(_Producer(), hang)
+    with anyio.move_on_after(60) as scope:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(retry, record(), Reject("bad"), 1)
+            while not began.is_set():  # noqa: ASYNC110  # set on a thread
+                await anyio.sleep(0.001)
+            tasks.cancel_scope.cancel()
+    assert not scope.cancelled_caught
+    assert threads[0].daemon, "the interpreter may exit"
+    assert threads[0].is_alive()
+    assert "orders-3 at offset 7: then goes on though its time is over" in caplog.text
+    ends.set()
+    threads[0].join(60)
 
 
 def test_a_copy_that_is_too_large_goes_to_then(caplog: pytest.LogCaptureFixture) -> None:

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanContext, SpanKind, StatusCode, TraceFlags
 
-from kafka_async import Failed, KafkaConsumer, ProcessingError, ProcessingStatistics, Reject, Retry, RetryLater, Skip
+from kafka_async import Breaker, Failed, KafkaConsumer, ProcessingError, ProcessingStatistics, Reject, Retry, RetryLater, Skip
 from kafka_async.adapters.dead_letters import DeadLetters
 from kafka_async.adapters.retry_topics import RetryTopics
 from kafka_async.adapters.tracing import BUCKETS, DURATION, Tracing, continued
@@ -363,6 +363,30 @@ def test_an_attempt_that_is_cancelled_says_so() -> None:
     run(main())
     (span,) = program.finished()
     assert (span.attributes or {})["error.type"] == "asyncio.exceptions.CancelledError"
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_attempts_that_a_breaker_makes_none_have_spans_that_end(plain: bool) -> None:
+    program, calls, letters = Program(), list[int](), list[int]()
+
+    def work(record: Any) -> None:
+        calls.append(record.offset)
+        if len(calls) < 30:
+            raise ConnectionError
+        if record.offset == 5:
+            raise ValueError
+
+    async def handle(record: Any) -> None:
+        work(record)
+
+    async def bury(record: Any, error: BaseException, attempts: int) -> None:
+        letters.append(record.offset)
+
+    breaker = Breaker(ConnectionError, probe_after=0.01)
+    options: dict[str, Any] = {"breaker": breaker, "on_failure": bury, "tracing": program.tracing()}
+    run(processed(orders(*[[]] * 20), 20, work if plain else handle, **options))
+    assert letters == [5]
+    assert len(program.finished()) == len(calls)
 
 
 def test_a_dead_letter_continues_the_trace_and_its_headers_do_not_grow() -> None:

@@ -1,6 +1,6 @@
 """Units of work that wait until they may be tried again."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 from heapq import heapify, heappop, heappush
 
 from ...values import define, field
@@ -16,8 +16,8 @@ class LaterAttempts:
     _heap: list[tuple[float, int, Unit]] = field(factory=list, init=False)
     _count: int = field(default=0, init=False)
     """Of two units that are due at the same time, the one added first comes first."""
-    _aside: dict[Unit, None] = field(factory=dict, init=False)
-    """Units that wait for no time, but until somebody takes them."""
+    _aside: dict[Hashable, dict[Unit, None]] = field(factory=dict, init=False)
+    """Units that wait for no time, but for what has this name; the oldest first."""
     records: int = field(default=0, init=False)
     """How many records wait for their time."""
 
@@ -27,13 +27,29 @@ class LaterAttempts:
         self.records += len(unit.items)
         heappush(self._heap, (due, self._count, unit))
 
-    def put_aside(self, unit: Unit) -> None:
+    def put_aside(self, unit: Unit, name: Hashable) -> None:
         """Let a unit wait until it is taken with ``bring_back``."""
-        self._aside[unit] = None
+        self._aside.setdefault(name, {})[unit] = None
 
-    def bring_back(self, unit: Unit) -> bool:
-        """Take out a unit that was put aside. ``False``: it has been taken out meanwhile."""
-        return self._aside.pop(unit, self) is None
+    def bring_back(self, name: Hashable) -> Unit | None:
+        """Take out the oldest unit that was put aside under this name."""
+        waiting = self._aside.get(name)
+        if waiting is None:
+            return None
+        unit = next(iter(waiting))
+        self._drop(name, unit)
+        return unit
+
+    @property
+    def aside(self) -> Collection[Hashable]:
+        """The names under which units were put aside."""
+        return tuple(self._aside)
+
+    def _drop(self, name: Hashable, unit: Unit) -> None:
+        waiting = self._aside[name]
+        del waiting[unit]
+        if not waiting:
+            del self._aside[name]
 
     def take_due(self, now: float) -> Iterator[Unit]:
         """Take out the units that are due, the earliest first."""
@@ -45,9 +61,10 @@ class LaterAttempts:
     def take_unless(self, stays: Callable[[Unit], bool]) -> list[tuple[Unit, float]]:
         """Take out the units that do not stay; return each with the time when it would have been due, or arrived."""
         kept = []
-        taken = [(unit, unit.arrived) for unit in self._aside if not stays(unit)]
-        for unit, _ in taken:
-            del self._aside[unit]
+        leaving = [(name, unit) for name, waiting in self._aside.items() for unit in waiting if not stays(unit)]
+        for name, unit in leaving:
+            self._drop(name, unit)
+        taken = [(unit, unit.arrived) for _, unit in leaving]
         for entry in self._heap:
             if stays(entry[2]):
                 kept.append(entry)

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from ...functions import check_plain, returned
 from ...states import StateTable
 from ...values import define, field, frozen
-from .retry import Delay, exponential
+from .retry import Delay, count, exceptions, exponential
 
 PROOF: Final = 3
 """So many records must succeed between two failures of one to show that others can: one may be the last before an outage."""
@@ -56,13 +56,6 @@ CIRCUIT: Final = StateTable(
 )
 
 
-def _on(value: Any) -> tuple[type[Exception], ...]:
-    given = value if isinstance(value, tuple) else (value,)
-    if not given or not all(isinstance(each, type) and issubclass(each, Exception) for each in given):
-        raise TypeError(f"on={value!r}: expected an exception class or a tuple of them")
-    return given
-
-
 def _ratio(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"ratio={value!r}: expected a number")
@@ -72,21 +65,11 @@ def _ratio(value: Any) -> float:
 
 
 def _window(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"window={value!r}: expected an integer")
-    if value < 1:
-        raise ValueError(f"window={value!r}: expected at least 1 attempt")
-    return value
+    return count(value, "window", " attempt")
 
 
 def _in_a_row(value: Any) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"in_a_row={value!r}: expected an integer")
-    if value < 1:
-        raise ValueError(f"in_a_row={value!r}: expected at least 1 attempt")
-    return value
+    return None if value is None else count(value, "in_a_row", " attempt")
 
 
 def _probe_after(value: Any) -> Delay:
@@ -122,7 +105,7 @@ class Breaker:
     Raises ``TypeError`` and ``ValueError`` for bad arguments.
     """
 
-    on: tuple[type[Exception], ...] = field(converter=_on)
+    on: tuple[type[Exception], ...] = field(converter=exceptions)
     ratio: float = field(default=0.5, converter=_ratio, kw_only=True)
     window: int = field(default=20, converter=_window, kw_only=True)
     in_a_row: int | None = field(default=None, converter=_in_a_row, kw_only=True)

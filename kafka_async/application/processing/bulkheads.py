@@ -4,8 +4,8 @@ A record whose route is at its limit is put aside with its lane, as one that wai
 ones once a handler of the route has ended. What is put aside takes no room, so the other routes go on.
 """
 
-from collections import Counter, deque
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable
 from typing import Any, Protocol
 
 from ...values import define, field
@@ -21,12 +21,17 @@ Unit = Item | Pack
 class Shelf(Queue, Protocol):
     """A queue whose units can be put aside."""
 
-    def put_aside(self, unit: Unit) -> None:
+    @property
+    def aside(self) -> Collection[Hashable]:
+        """The names under which units were put aside."""
+        ...
+
+    def put_aside(self, unit: Unit, name: Hashable) -> None:
         """A unit that was taken is not handled yet."""
         ...
 
-    def bring_back(self, unit: Unit) -> bool:
-        """Make a unit that was put aside ready. ``False``: it is not to be handled now, or is no longer ours."""
+    def bring_back(self, name: Hashable) -> bool:
+        """Make the oldest unit that was put aside under a name ready. ``False``: none is to be handled now."""
         ...
 
 
@@ -40,8 +45,6 @@ class Bulkheads:
     _running: Counter[Route] = field(factory=Counter, init=False)
     _routes: dict[Unit, Route] = field(factory=dict, init=False, repr=False)
     """Units that are being handled, and whose limit they count against."""
-    _aside: dict[Route, deque[Unit]] = field(factory=dict, init=False, repr=False)
-    """Units that wait, the oldest first; among them such as have left with their partition meanwhile."""
 
     @property
     def lanes(self) -> Lanes:
@@ -62,21 +65,12 @@ class Bulkheads:
                     self._running[route] += 1
                     self._routes[item] = route
                     return item
-                self.queue.put_aside(item)
-                self._aside.setdefault(route, deque()).append(item)
+                self.queue.put_aside(item, route)
             # Nearly never: what was brought back has left with its partition, and no handler of this route brings the next one.
-            if not any(self._bring_back(route) for route in self._aside if not self._is_full(route)):
+            if not any(self.queue.bring_back(route) for route in self.queue.aside if not self._is_full(route)):
                 return None
 
-    def _bring_back(self, route: Route) -> bool:
-        """Make the next unit ready that waits for a route; return whether there is one."""
-        waiting = self._aside.get(route, ())
-        while waiting:
-            if self.queue.bring_back(waiting.popleft()):
-                return True
-        return False
-
-    def _is_full(self, route: Route) -> bool:
+    def _is_full(self, route: Any) -> bool:
         return route.concurrency is not None and self._running[route] >= route.concurrency
 
     def _leave(self, unit: Unit) -> None:
@@ -84,7 +78,7 @@ class Bulkheads:
         route = self._routes.pop(unit, None)
         if route is not None:
             self._running[route] -= 1
-            self._bring_back(route)
+            self.queue.bring_back(route)
 
     def succeeded(self, item: Item, now: float) -> None:
         self.queue.succeeded(item, now)

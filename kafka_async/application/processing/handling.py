@@ -723,8 +723,6 @@ class Handling:
 
     async def _conclude(self, slot: Slot, unit: Unit, error: BaseException) -> None:
         """There is no other attempt."""
-        if self.barrier is not None:
-            self.barrier.last_error = error
         if isinstance(error, Skip):
             self._skipped(slot, unit, error, Fate.DONE)
         else:
@@ -739,7 +737,7 @@ class Handling:
             return
         if reaction == "release" and not isinstance(error, FINAL):
             self._report(slot, unit.items, unit.attempt, error, "released", final=True)
-            self.queue.gave_up(unit, Fate.RETURNED, self.run.clock())
+            self._gave_up(unit, Fate.RETURNED, error)
             return
         if isinstance(reaction, str):
             self._skipped(slot, unit, error, Fate.REFUSED)
@@ -768,7 +766,7 @@ class Handling:
         for item, result in zip(unit.items, results, strict=True):
             outcome = result.outcome if isinstance(result, Redelivered) else "dead letter"
             self._report(slot, [item], unit.attempt, error, outcome, final=outcome == "dead letter")
-        self.queue.gave_up(unit, Fate.DONE if all(again) else Fate.REFUSED, self.run.clock())
+        self._gave_up(unit, Fate.DONE if all(again) else Fate.REFUSED, error)
 
     async def _react(self, unit: Unit, reaction: Callable[..., Any], record: Record, error: BaseException) -> Any:
         if is_async(reaction):
@@ -782,7 +780,13 @@ class Handling:
     def _skipped(self, slot: Slot, unit: Unit, error: BaseException, fate: Fate) -> None:
         self.counts.skipped += len(unit.items)
         self._report(slot, unit.items, unit.attempt, error, "skipped", final=True)
+        self._gave_up(unit, fate, error)
+
+    def _gave_up(self, unit: Unit, fate: Fate, error: BaseException) -> None:
+        records = [item.record for item in unit.items]
         self.queue.gave_up(unit, fate, self.run.clock())
+        if self.barrier is not None and fate is Fate.REFUSED:
+            self.barrier.refused(records, error)
 
     def _stop(self, slot: Slot, unit: Unit, error: BaseException) -> None:
         first = unit.items[0]

@@ -4,7 +4,7 @@ A queue that hands out nothing while a limit says no. Records that were received
 """
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from math import inf
 from typing import Any, Final
@@ -16,7 +16,7 @@ from ...trace import Fault, Listener, Recovered
 from ...values import define, field, frozen
 from .breaker import Breaker, Circuit, CircuitState
 from .context import ProcessingContext
-from .items import Item, Pack
+from .items import Item, Pack, Record
 from .lanes import Lanes
 from .queues import Fate, Queue
 from .run_state import RunState
@@ -115,8 +115,6 @@ class Barrier:
     """Ends all with an error."""
     changed: Callable[[], None] = field(repr=False)
     """Called when something else may begin than before, or nothing until ``due_at``."""
-    last_error: BaseException | None = field(default=None, init=False, repr=False)
-    """Why the last record was given up."""
     _began: dict[Unit, float] = field(factory=dict, init=False, repr=False)
     """Units that are handled, each with the time at which that began."""
     _shut: bool = field(default=False, init=False)
@@ -244,17 +242,19 @@ class Barrier:
         self._succeeded(pack, now)
 
     def gave_up(self, unit: Unit, fate: Fate, now: float) -> None:
-        items = unit.items
         self._began.pop(unit, None)  # a part of a batch did not begin by itself
         self.queue.gave_up(unit, fate, now)
         if self.circuit is not None:
             self.circuit.gone(unit)
-        if self.failures is None or fate is not Fate.REFUSED:
+
+    def refused(self, records: Sequence[Record], error: BaseException) -> None:
+        """Records were given up because of ``error``."""
+        if self.failures is None:
             return
-        if (found := self.failures.given_up(len(items))) is not None:
+        if (found := self.failures.given_up(len(records))) is not None:
             text = f"{found} of the last {self.failures.of} records failed for good: the service stops (too_many_failures)"
-            failure = TooManyFailuresError(text, items[0].record)
-            failure.__cause__ = self.last_error
+            failure = TooManyFailuresError(text, records[0])
+            failure.__cause__ = error
             self.fail(failure)
 
     def retry(self, unit: Unit, due: float, now: float, *, counts: bool = True) -> bool:

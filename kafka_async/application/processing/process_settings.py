@@ -18,7 +18,7 @@ from .context import ProcessingContext
 from .delays import NotBefore
 from .limits import HandlerLimits, checked_limits, within
 from .redelivery import ForGroups, Redelivery
-from .retry import ONCE, Retry
+from .retry import ONCE, Retry, count
 from .router import Router
 
 Record = ConsumerRecord[Any, Any]
@@ -54,12 +54,16 @@ class Surrounds(Protocol):
         handler: Callable[..., Any],
         on_failure: Any,
         *,
-        retry_of: Callable[[Any], Retry],
+        again: Callable[[Any, int, BaseException], bool],
         batch: int | None,
         group_id: str | None,
         client_id: str | None,
     ) -> tuple[Callable[..., Any], Any]:
-        """Return what is called in place of a handler, and of what deals with its failures; each plain or async as it was."""
+        """Return what is called in place of a handler, and of what deals with its failures; each plain or async as it was.
+
+        ``again``: whether a record may be handled again after an attempt, by its number, that failed with an error; if not, it is
+        skipped or dealt with at once.
+        """
         ...
 
 
@@ -94,6 +98,11 @@ class ProcessSettings:
         route = None if self.router is None else self.router.route_of(record)
         return self.retry if route is None or route.retry is None else route.retry
 
+    def may_come_again(self, record: Record, attempt: int, error: BaseException) -> bool:
+        """Whether a record may be handled again after an attempt that failed: by its policy, or since a breaker may keep it."""
+        breaker = None if self.limits is None else self.limits.breaker
+        return (breaker is not None and breaker.covers(error)) or self.retry_of(record).again(attempt, error)
+
     def around(self, handler: Any, config: ConsumerConfig) -> tuple[Callable[..., Any], "ProcessSettings"]:
         """Return what calls the handler, and the settings with it. Raises what a router and ``tracing`` have against them."""
         if self.router is not None:
@@ -111,7 +120,7 @@ class ProcessSettings:
         handler, reaction = self.tracing.around(
             handler,
             self.on_failure,
-            retry_of=self.retry_of,
+            again=self.may_come_again,
             batch=self.batch,
             group_id=config.group_id,
             client_id=config.client_id,
@@ -174,16 +183,16 @@ def checked(
     if linger_ms and batch is None:
         raise ValueError(f"linger_ms={linger_ms!r}: only batches wait for more records; give batch as well")
     return ProcessSettings(
-        concurrency=_count(concurrency, "concurrency"),
+        concurrency=count(concurrency, "concurrency"),
         lane_of=_lanes(order),
-        batch=None if batch is None else _count(batch, "batch"),
+        batch=None if batch is None else count(batch, "batch"),
         linger=_seconds(linger_ms, "linger_ms"),
         retry=retry,
         on_failure=_reaction(on_failure, shared=False),
         timeout=None if timeout_ms is None else _seconds(timeout_ms, "timeout_ms", above=True),
         stalled_after=_seconds(stalled_after_ms, "stalled_after_ms", above=True),
         drain_timeout=_seconds(drain_timeout_ms, "drain_timeout_ms"),
-        max_held_bytes=_count(max_held_bytes, "max_held_bytes"),
+        max_held_bytes=count(max_held_bytes, "max_held_bytes"),
         keep_done=keep_done,
         tracing=tracing,
         not_before=not_before,
@@ -210,14 +219,6 @@ OF_OFFSETS: Final = {
     "not_before": "the lock of a shared record ends before it is due; a KafkaConsumer can wait for it",
 }
 """Those that share groups do not have, and why."""
-
-
-def _count(value: Any, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name}={value!r}: expected an integer")
-    if value < 1:
-        raise ValueError(f"{name}={value!r}: expected at least 1")
-    return value
 
 
 def _seconds(value: Any, name: str, *, above: bool = False) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from re import compile as pattern
 from typing import Any, Final, Protocol, runtime_checkable
 
-from ...model import ConsumerRecord
+from ...model import ConsumerRecord, last_header
 from ...values import frozen
 
 Record = ConsumerRecord[Any, Any]
@@ -72,6 +72,6 @@ def origin_of(record: Record) -> str:
     found = _RETRY.fullmatch(record.topic)
     if found is None:
         return record.topic
-    header = next((value for name, value in reversed(record.headers) if name == TOPIC), None)
+    header = last_header(record.headers, TOPIC)
     topic = "" if header is None else header.decode(errors="replace")
     return topic if topic and found["topic"].startswith(f"{topic}.") else record.topic

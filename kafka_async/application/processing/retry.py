@@ -139,12 +139,17 @@ def _number(value: Any, name: str) -> float:
     return float(value)
 
 
-def _attempts(value: int) -> int:
+def count(value: Any, name: str, what: str = "") -> int:
+    """Return a number of at least 1. Raises ``TypeError`` and ``ValueError`` that name the argument; ``what``: ends the error."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"attempts={value!r}: expected an integer")
+        raise TypeError(f"{name}={value!r}: expected an integer")
     if value < 1:
-        raise ValueError(f"attempts={value!r}: expected at least 1, the first attempt")
+        raise ValueError(f"{name}={value!r}: expected at least 1{what}")
     return value
+
+
+def _attempts(value: int) -> int:
+    return count(value, "attempts", ", the first attempt")
 
 
 def _delay(value: Delay) -> Delay:
@@ -154,7 +159,8 @@ def _delay(value: Delay) -> Delay:
     return value
 
 
-def _exceptions(value: type[Exception] | tuple[type[Exception], ...]) -> tuple[type[Exception], ...]:
+def exceptions(value: type[Exception] | tuple[type[Exception], ...]) -> tuple[type[Exception], ...]:
+    """Return exception classes, of which one may be given alone. Raises ``TypeError`` for anything else."""
     given = value if isinstance(value, tuple) else (value,)
     if not given or not all(isinstance(each, type) and issubclass(each, Exception) for each in given):
         raise TypeError(f"on={value!r}: expected an exception class or a tuple of them")
@@ -172,7 +178,7 @@ class Retry:
 
     attempts: int = field(converter=_attempts)
     delay: Delay = field(default=0.0, converter=_delay)
-    on: tuple[type[Exception], ...] = field(default=(Exception,), converter=_exceptions)
+    on: tuple[type[Exception], ...] = field(default=(Exception,), converter=exceptions)
 
     def after(self, attempt: int, error: BaseException) -> float | None:
         """Return the seconds until the next attempt after ``attempt`` of them failed, the last with ``error``; ``None``: no more.

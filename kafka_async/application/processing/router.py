@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload
 
 from ...errors import InvalidValue, NoRoute
 from ...functions import check_work, is_async, takes_context
-from ...model import ConsumerRecord, at_offset
+from ...model import ConsumerRecord, at_offset, last_header
 from ...values import define, field, frozen
 from .redelivery import origin_of
-from .retry import Retry
+from .retry import Retry, count
 
 if TYPE_CHECKING:
     from .context import ProcessingContext
@@ -70,7 +70,7 @@ class Route:
         if self.header is None:
             return True
         name, wanted = self.header
-        return next((value for key, value in reversed(record.headers) if key == name), None) == wanted
+        return last_header(record.headers, name) == wanted
 
     def covers(self, other: "Route") -> bool:
         """Whether no record can come as far as ``other``, which stands below."""
@@ -168,10 +168,8 @@ class Router:
         that reads the type is missing.
         """
 
-        if concurrency is not None and (isinstance(concurrency, bool) or not isinstance(concurrency, int)):
-            raise TypeError(f"concurrency={concurrency!r}: expected an integer")
-        if concurrency is not None and concurrency < 1:
-            raise ValueError(f"concurrency={concurrency!r}: expected at least 1")
+        if concurrency is not None:
+            count(concurrency, "concurrency")
         if retry is not None and not isinstance(retry, Retry):
             raise TypeError(f"retry={retry!r}: expected a Retry")
         from .typed_values import typed_value  # not for programs without types

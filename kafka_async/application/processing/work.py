@@ -450,19 +450,27 @@ class Work:
             self.lanes.hold_up(unit)
         return True
 
-    def put_aside(self, unit: Unit) -> None:
+    def put_aside(self, unit: Unit, name: Hashable) -> None:
         """A unit that was taken is not handled until it is brought back. What is behind it in its lane waits with it."""
         self._stop_running(unit)
-        self._later.put_aside(unit)
+        self._later.put_aside(unit, name)
         self.lanes.hold_up(unit)
 
-    def bring_back(self, unit: Unit) -> bool:
-        """Make a unit that was put aside the next one of its partition. ``False``: that has left, or is paused."""
-        if not self._later.bring_back(unit):
-            return False
-        self.lanes.go_on(unit)
-        self.lanes.again(unit)
-        return not unit.items[0].part.paused
+    @property
+    def aside(self) -> Collection[Hashable]:
+        """The names under which units were put aside."""
+        return self._later.aside
+
+    def bring_back(self, name: Hashable) -> bool:
+        """Make the oldest unit that was put aside under a name the next one of its partition, and those of paused partitions before
+        it. ``False``: there is none.
+        """
+        while (unit := self._later.bring_back(name)) is not None:
+            self.lanes.go_on(unit)
+            self.lanes.again(unit)
+            if not unit.items[0].part.paused:
+                return True
+        return False
 
     def interrupted(self, unit: Unit, now: float) -> None:
         """A unit was interrupted. Those of its records that stay ours come first; the rest belong to another member."""

@@ -4,7 +4,7 @@ It takes the place that ``Work`` has for other consumers. Nothing is committed h
 one queue, the oldest lock first.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from math import inf
 from typing import Any, Final
 
@@ -238,21 +238,25 @@ class ShareWork:
         self.lanes.hold_up(unit)
         return True
 
-    def put_aside(self, unit: Unit) -> None:
+    def put_aside(self, unit: Unit, name: Hashable) -> None:
         """A unit that was taken is not handled until it is brought back; its locks are renewed meanwhile."""
         self.running -= len(unit.items)
-        self._later.put_aside(unit)
+        self._later.put_aside(unit, name)
         self.lanes.hold_up(unit)
 
-    def bring_back(self, unit: Unit) -> bool:
-        """Make a unit that was put aside the next one. ``False``: it is no longer ours."""
-        if not self._later.bring_back(unit):
-            return False
-        self.lanes.go_on(unit)
-        if not self._keep_open(unit):
-            return False
-        self.lanes.again(unit)
-        return True
+    @property
+    def aside(self) -> Collection[Hashable]:
+        """The names under which units were put aside."""
+        return self._later.aside
+
+    def bring_back(self, name: Hashable) -> bool:
+        """Make the oldest unit that was put aside under a name, and is still ours, the next one. ``False``: there is none."""
+        while (unit := self._later.bring_back(name)) is not None:
+            self.lanes.go_on(unit)
+            if self._keep_open(unit):
+                self.lanes.again(unit)
+                return True
+        return False
 
     def interrupted(self, unit: Unit, now: float) -> None:
         """A unit was interrupted. Those of its records that are still ours come first."""

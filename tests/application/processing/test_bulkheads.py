@@ -120,6 +120,17 @@ class Histories(RuleBasedStateMachine):
             self.running.clear()
         assert not self.expected
         assert self.work.held == 0
+        assert not self.work.aside
+
+
+def test_what_leaves_with_its_partition_is_not_kept_for_a_route() -> None:
+    some = Histories()
+    some.work.receive(TP, [record(offset, b"a%d" % offset) for offset in range(100)], 0.0)
+    assert some.queue.take() is not None
+    assert some.queue.take() is None
+    assert some.work.aside
+    some.work.forget([TP])
+    assert not some.work.aside
 
 
 def _nothing(_: object) -> None:

@@ -339,6 +339,25 @@ async def test_a_service_stops_if_dead_letters_are_not_the_exception() -> None:
     assert some.committed() == 410, "what was written as a dead letter is done"
 
 
+@virtual
+async def test_the_cause_is_that_of_the_record_even_if_others_are_given_up_meanwhile() -> None:
+    some = world()
+
+    async def handle(record: Record) -> None:
+        raise ValueError(record.offset)
+
+    async def bury(record: Record, error: BaseException, attempts: int) -> None:
+        await anyio.sleep(1 + record.offset % 10 / 10)
+
+    some.produce(40)
+    with pytest.raises(TooManyFailuresError) as caught:
+        async with processed(some, handle, on_failure=bury, too_many_failures=(5, 20)) as run:
+            await run.wait()
+    cause = caught.value.__cause__
+    assert cause is not None
+    assert cause.args == (caught.value.record.offset,)
+
+
 # --- together with what else there is -------------------------------------------------------------------------------------------
 
 
