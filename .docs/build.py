@@ -12,9 +12,11 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import TypedDict, get_origin, is_typeddict
 from unittest.mock import patch
 
 import pdoc
@@ -48,7 +50,7 @@ def build(folder: Path, *, search: bool = True) -> None:
     """
     pdoc.render.configure(docformat="restructuredtext", show_source=False, search=search, footer_text="kafka_async")
     shown = {"PDOC_DISPLAY_ENV_VARS": "1"}  # or a constant that equals an environment variable, such as 127.0.0.1, is a warning
-    with warnings.catch_warnings(), patch.dict(os.environ, shown), stand_ins():
+    with warnings.catch_warnings(), patch.dict(os.environ, shown), stand_ins(), plain_bases():
         warnings.simplefilter("error")
         pdoc.pdoc(*MODULES, output_directory=folder)
 
@@ -70,6 +72,18 @@ def stand_ins() -> Iterator[None]:
         for name in OF_SPARK:
             del sys.modules[name]
         sys.modules.update(before)
+
+
+@contextmanager
+def plain_bases() -> Iterator[None]:
+    """Have a ``TypedDict`` name the one that it is made from without type arguments, since pdoc loses it otherwise."""
+    with ExitStack() as stack:
+        modules = [import_module(name) for name in MODULES]
+        for options in filter(is_typeddict, (getattr(module, name) for module in modules for name in dir(module))):
+            bases = tuple(get_origin(base) or base for base in options.__orig_bases__)
+            if TypedDict not in bases:
+                stack.enter_context(patch.object(options, "__orig_bases__", (*bases, TypedDict)))
+        yield
 
 
 if __name__ == "__main__":

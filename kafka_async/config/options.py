@@ -776,7 +776,7 @@ class CommonOptions(TypedDict, Generic[K, V], total=False):
 
 
 class ConsumerOptions(CommonOptions[K, V], total=False):
-    """The options of a consumer (PEP 692). All of them may be left out.
+    """The options of a consumer (PEP 692). All of them may be left out. ``ConsumerConfig`` describes all of them in one place.
 
     Names are Kafka's configuration keys with ``_`` for ``.``, as kafka-python and aiokafka spell them. Times are in milliseconds,
     sizes in bytes.

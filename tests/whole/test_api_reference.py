@@ -13,7 +13,6 @@ pytest.importorskip("pdoc", reason="pdoc is not installed: pip install '.[docs]'
 COMMAND = Path(__file__).parents[2] / ".docs" / "build.py"
 
 
-@pytest.mark.slow
 def test_the_reference_has_every_public_name_and_costs_no_warning(tmp_path: Path) -> None:
     command = runpy.run_path(str(COMMAND))
     command["build"](tmp_path, search=False)
@@ -23,6 +22,8 @@ def test_the_reference_has_every_public_name_and_costs_no_warning(tmp_path: Path
     assert '<section id="CommitFailedError">' in (tmp_path / "kafka_async" / "errors.html").read_text()
     assert '<div id="KafkaConsumer.getmany"' in (tmp_path / "kafka_async" / "sync.html").read_text()
     assert "SparkSession" in (tmp_path / "kafka_async" / "spark.html").read_text()
+    assert [name for name in kafka_async.ConsumerOptions.__annotations__ if f'id="ConsumerConfig.{name}"' not in page] == []
+    assert '<div id="ConsumerOptions.group_id"' in page
     for module in command["MODULES"]:
         assert (tmp_path / module.replace(".", "/")).with_suffix(".html").exists()
 

@@ -122,15 +122,20 @@ def test_the_fields_of_json_are_found_if_none_are_named(brokers: str) -> None:
     assert "% --schema 'infer': field 'note' is always null: STRING" in result.stderr
 
 
-def test_texts_and_columns_and_compression(brokers: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_texts_and_columns_and_compression(brokers: str, tmp_path: Path) -> None:
     path = tmp_path / "orders.ndjson.gz"
-    result = export(
-        brokers, "-o", path, "--values", "text", "--columns", "_kafka_key, value", "--since", "0:0,1:99", "--until", "0:1"
+    options = ("--values", "text", "--columns", "_kafka_key, value", "--since", "0:0,1:99", "--until", "0:1")
+    # In a process of its own: pyarrow complains at the file descriptor, and clients of other tests do so, too.
+    alone = subprocess.run(  # noqa: S603  # our own program
+        [sys.executable, "-m", "kafka_async", "export", "orders", "-b", brokers, "-o", path, *options],
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert result.exit_code == 1  # partition 1 does not go as far
-    assert "1:99" not in result.stderr
-    assert "orders-1" in result.stderr
-    assert capfd.readouterr().err == "", "pyarrow has nothing to complain of"
+    assert alone.returncode == 1  # partition 1 does not go as far
+    assert "1:99" not in alone.stderr
+    assert "orders-1" in alone.stderr
+    assert len(alone.stderr.splitlines()) == 1, "pyarrow has nothing to complain of"
 
     result = export(brokers, "-o", path, "--values", "text", "--columns", "_kafka_key, value", "-p", 0, "--until", "0:1")
     assert result.exit_code == 0, result.stderr
