@@ -20,8 +20,8 @@ class Terminated(Exception):  # not an error: it shows how the program ended
     """SIGTERM came, and the program has ended because of it."""
 
 
-async def until_terminated(main: Coroutine[Any, Any, T]) -> T:
-    """Await ``main``; SIGTERM cancels it. A second SIGTERM ends the process at once.
+async def until_terminated(main: Coroutine[Any, Any, T], gone: asyncio.Event | None = None) -> T:
+    """Await ``main``; SIGTERM cancels it, and so does ``gone``. A second SIGTERM ends the process at once.
 
     Raises ``Terminated`` if ``main`` has ended by that cancellation. Outside the main thread signals belong to other code, and
     this only awaits.
@@ -29,14 +29,25 @@ async def until_terminated(main: Coroutine[Any, Any, T]) -> T:
     task = asyncio.ensure_future(main)
     loop = asyncio.get_running_loop()
 
+    asked = False
+
+    def cancel() -> None:
+        nonlocal asked
+        if not asked:  # a second time, what ends in order would be cut short
+            asked = True
+            task.cancel(Terminated)
+
     def terminate(_number: int, _frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        loop.call_soon_threadsafe(task.cancel, Terminated)
+        loop.call_soon_threadsafe(cancel)
 
     try:
         before = signal.signal(signal.SIGTERM, terminate)
     except ValueError:  # not the main thread
         return await task
+    watching = asyncio.ensure_future(gone.wait()) if gone is not None else None
+    if watching is not None:
+        watching.add_done_callback(lambda watched: None if watched.cancelled() else cancel())
     try:
         return await task
     except asyncio.CancelledError as cancelled:
@@ -44,6 +55,8 @@ async def until_terminated(main: Coroutine[Any, Any, T]) -> T:
             raise
         raise Terminated from None
     finally:
+        if watching is not None:
+            watching.cancel()
         signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
 
 

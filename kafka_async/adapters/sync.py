@@ -685,6 +685,11 @@ class KafkaConsumer(Generic[K, V]):
         return self._consumer.ready
 
     @property
+    def assigned_once(self) -> bool:
+        """Whether the group has given this member an assignment; see ``kafka_async.KafkaConsumer.assigned_once``."""
+        return self._consumer.assigned_once
+
+    @property
     def alive(self) -> bool:
         """Whether the consumer can recover by itself; see ``kafka_async.KafkaConsumer.alive``."""
         return self._consumer.alive

@@ -66,6 +66,7 @@ from .reading.cursor import PartitionCustody
 from .reading.iteration import ITERATOR
 from .reading.ranges import RANGE_BATCH_BYTES
 from .reading.read_calls import ARROW_ROWS
+from .started import note
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -130,6 +131,7 @@ class KafkaConsumer(Generic[K, V]):
         ``AuthenticationFailedError`` and the authorization errors. After an error ``start`` may be called again.
         """
         self._parts.guard.ownership.check()
+        note(self, self._parts.config.client_id)
         await self._parts.starting.start(timeout_ms)
 
     async def stop(self, timeout_ms: float | None = None) -> None:
@@ -803,6 +805,15 @@ class KafkaConsumer(Generic[K, V]):
         until something else reads. ``statistics()`` has the reason.
         """
         return self._parts.observer.ready and not self._parts.guard.has_failed
+
+    @property
+    def assigned_once(self) -> bool:
+        """Whether the group has given this member an assignment since the consumer was made, if only one without partitions.
+
+        What a rolling update waits for: it stays ``True`` while the group rebalances, and while no broker can be reached, when
+        ``ready`` is ``False``. Without a group: the consumer has been started and has partitions.
+        """
+        return self._parts.observer.assigned_once
 
     @property
     def alive(self) -> bool:

@@ -41,6 +41,8 @@ class Inbox:
     handler: EventHandler[Any] = field(repr=False)
     group: GroupMetadata
     group_state: ConsumerState | None = None
+    assigned_once: bool = False
+    """The group has given this member an assignment, maybe of no partitions. Never goes back."""
     coordinator: Node | None = None
     cluster: ClusterDescription = field(factory=lambda: ClusterDescription(cluster_id=None, brokers=(), topics={}))
     looked_up: dict[str, TopicDescription] = field(factory=dict)
@@ -126,3 +128,5 @@ class Inbox:
                 if not event.denied and event.state is not ConsumerState.FATAL:
                     self.reported.final = None  # access was given back
                 self.group_state = event.state if event.subscription >= self.valid_from else None
+                is_member = event.generation > 0  # one that has left has nothing to wait for, and is steady, too
+                self.assigned_once |= is_member and self.group_state is ConsumerState.STEADY

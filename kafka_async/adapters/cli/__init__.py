@@ -24,6 +24,7 @@
     share.py      share consume
     top.py        top
     monitor.py    monitor
+    workers.py    run
     screens.py    what top shows, and what its keys do
     painting.py   a terminal that shows pages, and is left as it was
     keys.py       bytes from a terminal as keys

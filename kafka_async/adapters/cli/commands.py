@@ -24,6 +24,7 @@ MODULES: Final[Mapping[str, str]] = {
     "share": "share",
     "top": "top",
     "monitor": "monitor",
+    "run": "workers",
 }
 """A command, or a group of commands -> the module here whose ``app`` it is."""
 

@@ -1,15 +1,9 @@
-"""Numbers for Prometheus, in its text format 0.0.4.
-
-What is not known has no series.
-"""
+"""The numbers of a monitor for Prometheus. What is not known has no series."""
 
 from collections.abc import Iterable, Iterator
-from typing import Final, TypeAlias
 
 from ..monitor import GroupView, Snapshot, Status
-
-KIND: Final = "text/plain; version=0.0.4; charset=utf-8"
-_Series: TypeAlias = tuple[tuple[tuple[str, str], ...], float | None]
+from .prometheus import Series, family
 
 
 def exposition(snapshot: Snapshot | None, age: float, *, partitions: bool = False) -> str:
@@ -70,15 +64,5 @@ def _of(group: GroupView) -> tuple[tuple[str, str], ...]:
     return (("group", group.name),)
 
 
-def _family(name: str, about: str, series: Iterable[_Series], kind: str = "gauge") -> Iterator[str]:
-    full = f"kafka_async_{name}"
-    yield f"# HELP {full} {about}"
-    yield f"# TYPE {full} {kind}"
-    for labels, value in series:
-        if value is not None:
-            inside = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels)
-            yield f"{full}{{{inside}}} {value!r}" if inside else f"{full} {value!r}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+def _family(name: str, about: str, series: Iterable[Series], kind: str = "gauge") -> Iterator[str]:
+    return family(f"kafka_async_{name}", about, series, kind)

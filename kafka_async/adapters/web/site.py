@@ -13,8 +13,9 @@ from attrs import evolve, frozen
 
 from ..monitor import GroupView, Snapshot, Status
 from . import pages
-from .exposition import KIND, exposition
+from .exposition import exposition
 from .messages import HTML, RefusedRequest, Reply, WebRequest, as_json
+from .prometheus import KIND
 
 INTERVALS: Final = 3
 """Polls that may be missing before a number is too old for a program that acts on it."""

@@ -107,6 +107,12 @@ class Observer:
         is_denied = bool(self.inbox.handler.denied)
         return self.state is ConsumerState.STEADY and not is_denied and not self._stopped(self.unread.partitions.copy())
 
+    @property
+    def assigned_once(self) -> bool:
+        self.inbox.sort()
+        without_group = self.inbox.group_state is None and self.lifecycle.phase is Phase.RUNNING
+        return self.inbox.assigned_once or (without_group and bool(self.unread.partitions))
+
     def _stopped(self, cursors: Mapping[TopicPartition, Cursor]) -> dict[TopicPartition, KafkaError]:
         """Return the partitions of which nothing can be read, and why."""
         refused = self.unread.buffer.refused

@@ -18,6 +18,7 @@ from ..lifecycle.lifecycle import Phase
 from ..lifecycle.observing import is_alive, state_of
 from ..lifecycle.runtime import Runtime
 from ..reading.reader import LONG, record_limit
+from ..started import note
 from .parts import ShareParts, assemble_share
 from .record import ShareRecord
 from .statistics import ShareStatistics
@@ -77,6 +78,7 @@ class ShareConsumer(Generic[K, V]):
         an error the consumer may be started again.
         """
         self._parts.guard.ownership.check()
+        note(self, self._parts.config.client_id)
         await self._parts.life.start(timeout_ms)
 
     async def stop(self, timeout_ms: float | None = None) -> None:
@@ -281,6 +283,16 @@ class ShareConsumer(Generic[K, V]):
         itself. Once ``process`` has failed it is ``False`` until something else reads.
         """
         return state_of(self._parts.guard.lifecycle, self._parts.inbox) is ConsumerState.STEADY and not self._parts.guard.has_failed
+
+    @property
+    def assigned_once(self) -> bool:
+        """Whether the group has given this member an assignment since the consumer was made, if only one without partitions.
+
+        What a rolling update waits for: it stays ``True`` while the group rebalances, and while no broker can be reached, when
+        ``ready`` is ``False``.
+        """
+        self._parts.inbox.sort()
+        return self._parts.inbox.assigned_once
 
     @property
     def alive(self) -> bool:

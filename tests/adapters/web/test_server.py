@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafka_async.adapters.web import Guard, Site, WebServer
+from kafka_async.adapters.web import Guard, Site, WebServer, live
 from kafka_async.adapters.web import server as limits
 
 from .views import group, part, snapshot
@@ -172,7 +172,7 @@ async def test_a_stream_tells_of_each_poll() -> None:
 
 
 async def test_an_idle_stream_shows_that_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(live, "BEAT_SECONDS", 0.05)
     async with serving() as (_, port):
         reader, writer, _ = await open_stream(port)
         while not (await asyncio.wait_for(reader.readline(), 10)).startswith(b": "):
@@ -181,7 +181,7 @@ async def test_an_idle_stream_shows_that_it_lives(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_too_many_streams_are_refused_and_the_page_still_loads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "STREAMS", 2)
+    monkeypatch.setattr(live, "STREAMS", 2)
     async with serving() as (server, port):
         server.show(FIRST)
         streams = [await open_stream(port) for _ in range(3)]

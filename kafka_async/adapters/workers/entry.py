@@ -1,0 +1,159 @@
+"""A worker: finds the program, runs it, reports on it, and ends with its parent.
+
+The parent's end of a pipe is open for as long as the parent lives, whatever kills it. When it closes, the program is ended as
+SIGTERM ends it, and if that takes too long, the process.
+"""
+
+import asyncio
+import importlib
+import inspect
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Final, NoReturn
+
+from attrs import define, field
+
+from ...application.started import started
+from ...errors import KafkaConfigurationError
+from ..running import EXIT_CODE, Terminated, until_terminated
+from .reports import INTERVAL, Refusal, Report, report_of
+
+REFUSED: Final = 2
+"""Exit code of a program that cannot run as it is."""
+
+
+class RefusedProgram(Exception):
+    """There is no such program."""
+
+
+@define(eq=False)
+class Parent:
+    """The process that started this one."""
+
+    life: int
+    """File descriptor that is at its end when the parent is gone."""
+    reports: int
+    stop_timeout: float
+    gone: threading.Event = field(factory=threading.Event, init=False)
+    _tell: Callable[[], object] | None = field(default=None, init=False)
+    """Called when the parent is gone, once the program runs."""
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+    _unsent: bytes = field(default=b"", init=False)
+
+    @classmethod
+    def of(cls, life: int, reports: int, stop_timeout: float) -> "Parent":
+        """Take over the file descriptors, which programs that this one starts must not have."""
+        for descriptor in (life, reports):
+            os.set_inheritable(descriptor, False)
+        os.set_blocking(reports, False)
+        parent = cls(life, reports, stop_timeout)
+        threading.Thread(target=parent._watch, name="kafka_async worker", daemon=True).start()
+        return parent
+
+    def _watch(self) -> None:
+        with suppress(OSError):
+            while os.read(self.life, 1):
+                pass
+        with self._lock:
+            self.gone.set()
+            if self._tell is None:
+                os._exit(EXIT_CODE)  # nothing has begun
+            with suppress(RuntimeError):  # the program has just ended
+                self._tell()
+        time.sleep(self.stop_timeout)
+        os._exit(EXIT_CODE)  # nobody else is there to kill what hangs
+
+    def begin(self, tell: Callable[[], object]) -> None:
+        """The program runs from now on."""
+        with self._lock:
+            self._tell = tell
+
+    def send(self, report: Report | Refusal) -> None:
+        """Send a report. One that finds no room is left out: the parent may be stopped, and the next one says more."""
+        data = self._unsent or report.line()
+        try:
+            self._unsent = data[os.write(self.reports, data) :]
+        except BlockingIOError:
+            self._unsent = data if self._unsent else b""
+        except OSError:  # it is gone, which the other pipe tells
+            self._unsent = b""
+
+
+def find(target: str) -> Callable[[], Coroutine[Any, Any, object]]:
+    """Return the ``async def`` function that ``module:function`` names. Raises ``RefusedProgram``."""
+    name, colon, path = target.partition(":")
+    if not (name and colon and path):
+        raise RefusedProgram(f"expected module:function, got {target!r}")
+    try:
+        found: Any = importlib.import_module(name)
+    except Exception as error:
+        if not (isinstance(error, ModuleNotFoundError) and error.name is not None and f"{name}.".startswith(f"{error.name}.")):
+            traceback.print_exc()  # of the program itself: people want to see the line
+        raise RefusedProgram(f"{name} cannot be imported: {type(error).__name__}: {error}") from error
+    for part in path.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise RefusedProgram(f"{name} has no {path}") from None
+    if not inspect.iscoroutinefunction(found):
+        raise RefusedProgram(f"{target}: expected an 'async def' function without arguments, got {type(found).__name__}")
+    try:
+        inspect.signature(found).bind()
+    except TypeError:
+        raise RefusedProgram(f"{target}: expected a function without arguments, got {path}{inspect.signature(found)}") from None
+    main: Callable[[], Coroutine[Any, Any, object]] = found
+    return main
+
+
+async def attended(main: Callable[[], Coroutine[Any, Any, object]], parent: Parent) -> None:
+    """Run the program, and report on it."""
+    loop = asyncio.get_running_loop()
+    gone = asyncio.Event()
+    parent.begin(lambda: loop.call_soon_threadsafe(gone.set))
+    reporting = asyncio.create_task(_report(parent), name="kafka_async worker's reports")
+    try:
+        await until_terminated(main(), gone)
+    finally:
+        reporting.cancel()
+
+
+async def _report(parent: Parent) -> NoReturn:
+    while True:
+        parent.send(report_of(started(), memory()))
+        await asyncio.sleep(INTERVAL)
+
+
+def memory() -> int:
+    """Return how many bytes of memory this process has."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:  # not Linux: the most that it ever had
+        import resource
+
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most if sys.platform == "darwin" else most * 1024
+
+
+def main() -> None:
+    """Run what the command line names: the program, two file descriptors, and seconds."""
+    target, life, reports, stop_timeout = sys.argv[1:]
+    parent = Parent.of(int(life), int(reports), float(stop_timeout))
+    try:
+        program = find(target)
+        with asyncio.Runner() as runner:
+            runner.run(attended(program, parent))
+    except Terminated:
+        sys.exit(EXIT_CODE)
+    except (RefusedProgram, KafkaConfigurationError) as error:
+        parent.send(Refusal(str(error)))
+        sys.exit(REFUSED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""What a worker tells its parent: lines of JSON through a pipe.
+
+A report is about the process and each of its consumers. It is made on the worker's event loop, so one that stands still is silent.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import Any, Final, Protocol
+
+from attrs import astuple, frozen
+
+from ...application.lifecycle.metrics import Point, points
+
+INTERVAL: Final = 2.0
+"""Seconds between two reports."""
+LARGEST: Final = 16 << 20
+"""Bytes of a line at most."""
+
+
+class Observed(Protocol):
+    """A consumer of the worker."""
+
+    @property
+    def assigned_once(self) -> bool: ...
+    @property
+    def alive(self) -> bool: ...
+    def metrics(self) -> dict[str, dict[str, float]]: ...
+
+
+@frozen
+class Report:
+    """A worker, as it sees itself."""
+
+    assigned_once: bool = False
+    """It has consumers, and each of them has been assigned partitions once."""
+    alive: bool = True
+    """No consumer needs a restart."""
+    rss: int = 0
+    """Bytes of memory."""
+    measured: tuple[tuple[str, tuple[Point, ...]], ...] = ()
+    """``client_id`` and numbers of each consumer."""
+
+    def line(self) -> bytes:
+        """Return the report as a line."""
+        measured = [(name, [astuple(each, recurse=False) for each in found]) for name, found in self.measured]
+        told = {"assigned_once": self.assigned_once, "alive": self.alive, "rss": self.rss, "measured": measured}
+        return json.dumps(told, separators=(",", ":")).encode() + b"\n"
+
+
+@frozen
+class Refusal:
+    """The program cannot run as it is: there is no such module, or an option is wrong."""
+
+    why: str
+
+    def line(self) -> bytes:
+        """Return the refusal as a line."""
+        return json.dumps({"refused": self.why}).encode() + b"\n"
+
+
+def read_line(line: bytes) -> Report | Refusal:
+    """Return what a line says. Raises ``ValueError`` for anything else: the program has written to a pipe that is not its own."""
+    try:
+        told: dict[str, Any] = json.loads(line)
+        if "refused" in told:
+            return Refusal(str(told["refused"]))
+        measured = tuple((str(client), tuple(_point(*each) for each in found)) for client, found in told["measured"])
+        return Report(bool(told["assigned_once"]), bool(told["alive"]), int(told["rss"]), measured)
+    except (ValueError, TypeError, KeyError, IndexError) as error:
+        raise ValueError(f"a line of a worker that is no report: {line[:100]!r}") from error
+
+
+def _point(name: str, value: float, labels: list[tuple[str, str]], total: bool) -> Point:
+    known = tuple((str(label), str(text)) for label, text in labels)
+    return Point(name=str(name), value=float(value), labels=known, total=bool(total))
+
+
+def report_of(consumers: Iterable[tuple[str, Observed]], rss: int) -> Report:
+    """Return a report about consumers, each with its ``client_id``."""
+    known = tuple(consumers)
+    return Report(
+        assigned_once=bool(known) and all(consumer.assigned_once for _, consumer in known),
+        alive=all(consumer.alive for _, consumer in known),
+        rss=rss,
+        measured=tuple((name, tuple(points(consumer.metrics()))) for name, consumer in known),
+    )

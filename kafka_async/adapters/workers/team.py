@@ -1,0 +1,313 @@
+"""What is to be done about the workers, and when.
+
+Pure: the supervisor says what happened and what time it is, and carries out what it is told.
+
+One that ends by itself with exit code 0 is done. One that fails is started again after a delay that doubles. What no restart mends
+ends all: a program that cannot be imported, or one whose workers die at once several times before any was ever assigned partitions.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from enum import Enum
+from math import inf
+from typing import Final
+
+from attrs import define, field, frozen
+
+from ...states import StateTable
+from .reports import Report
+
+
+class Stage(Enum):
+    """Where a worker is."""
+
+    WAITING = "waiting"
+    """No process; it is started at its time."""
+    BOOTING = "booting"
+    """Its process imports the program."""
+    RUNNING = "running"
+    """The program runs, and reports."""
+    ENDING = "ending"
+    """Its process was asked to end."""
+    DONE = "done"
+    """No process, and none will be started."""
+
+
+class Turn(Enum):
+    """What moves a worker on."""
+
+    START = "its process was started"
+    REPORT = "it reported"
+    ASK = "it was asked to end"
+    EXIT = "its process has ended"
+    FINISH = "no other process follows"
+    AGAIN = "its files have changed"
+
+
+STAGES: Final = StateTable(
+    "a worker",
+    {
+        (Stage.WAITING, Turn.START): Stage.BOOTING,
+        (Stage.WAITING, Turn.FINISH): Stage.DONE,
+        (Stage.BOOTING, Turn.REPORT): Stage.RUNNING,
+        (Stage.BOOTING, Turn.ASK): Stage.ENDING,
+        (Stage.BOOTING, Turn.EXIT): Stage.WAITING,
+        (Stage.RUNNING, Turn.REPORT): Stage.RUNNING,
+        (Stage.RUNNING, Turn.ASK): Stage.ENDING,
+        (Stage.RUNNING, Turn.EXIT): Stage.WAITING,
+        (Stage.ENDING, Turn.REPORT): Stage.ENDING,
+        (Stage.ENDING, Turn.EXIT): Stage.WAITING,
+        (Stage.DONE, Turn.AGAIN): Stage.WAITING,
+    },
+)
+
+
+class Deed(Enum):
+    """What the supervisor does to a process."""
+
+    START = "start"
+    TERM = "TERM"
+    KILL = "KILL"
+
+
+@frozen(kw_only=True)
+class Policy:
+    """Times in seconds."""
+
+    stop_timeout: float = 65.0
+    """How long a worker may take to end: ``drain_timeout_ms``, then ``request_timeout_ms`` for the last commit, and 5 s more."""
+    silent_after: float = 60.0
+    """A running worker that has not reported for so long, or whose consumer could not recover for so long, is replaced."""
+    boot_timeout: float = 600.0
+    """How long a program may take to be imported."""
+    max_rss: int | None = None
+    """Bytes; a worker with more is replaced."""
+    waits_for_changes: bool = False
+    """A program that cannot run is not the end: its files are about to be changed."""
+    first_delay: float = 1.0
+    longest_delay: float = 30.0
+    calm_after: float = 60.0
+    """A worker that ran for so long starts again after ``first_delay``."""
+    early: float = 5.0
+    """One that ended sooner than this has hardly begun."""
+    most_early: int = 3
+
+
+@define(eq=False)
+class Slot:
+    """The place of one worker, whose processes follow each other."""
+
+    number: int
+    """From 1."""
+    state: Stage = Stage.WAITING
+    start_at: float = 0.0
+    started_at: float = 0.0
+    heard_at: float = 0.0
+    """When it last reported that it needs no restart."""
+    kill_at: float = inf
+    outdated: bool = False
+    """Its process is to be replaced now."""
+    crashes: int = 0
+    """In a row."""
+    starts: int = 0
+    report: Report | None = None
+    """The last one of the process that there is."""
+    assigned_once: bool = False
+    """Some process of it has been assigned partitions."""
+
+    @property
+    def has_process(self) -> bool:
+        return self.state in (Stage.BOOTING, Stage.RUNNING, Stage.ENDING)
+
+    @property
+    def is_assigned(self) -> bool:
+        """Whether the process that there is has been assigned partitions."""
+        return self.state is Stage.RUNNING and self.report is not None and self.report.assigned_once
+
+
+@define(eq=False)
+class Team:
+    """All workers of one program."""
+
+    policy: Policy
+    slots: tuple[Slot, ...]
+    news: deque[str] = field(factory=deque)
+    """What people should know, in order; whoever shows it takes it away."""
+    exit_code: int = 0
+    _stopping: bool = field(default=False, init=False)
+    _renewing: deque[Slot] = field(factory=deque, init=False)
+    """To be replaced, one after the other."""
+    _replaced: Slot | None = field(default=None, init=False)
+    """The one that is being replaced."""
+    _early: int = field(default=0, init=False)
+    """Processes in a row that ended at once."""
+
+    @classmethod
+    def of(cls, workers: int, policy: Policy) -> "Team":
+        """Return a team of so many."""
+        return cls(policy, tuple(Slot(number + 1) for number in range(workers)))
+
+    # --- what happened ---------------------------------------------------------------------------------------------------------
+
+    def started(self, slot: Slot, now: float) -> None:
+        """Its process runs."""
+        STAGES.move(slot, Turn.START)
+        slot.started_at = slot.heard_at = now
+        slot.kill_at, slot.report, slot.outdated = inf, None, False
+        slot.starts += 1
+
+    def reported(self, slot: Slot, report: Report, now: float) -> None:
+        """Its process told of itself."""
+        STAGES.move(slot, Turn.REPORT)
+        slot.report = report
+        if report.alive:
+            slot.heard_at = now
+        if report.assigned_once:
+            slot.assigned_once, self._early = True, 0
+        limit = self.policy.max_rss
+        if limit is not None and report.rss > limit and slot.state is Stage.RUNNING and not self._is_to_go(slot):
+            self.news.append(f"worker {slot.number} has {report.rss >> 20} MiB, more than {limit >> 20}: it is replaced")
+            self._renewing.append(slot)
+
+    def exited(self, slot: Slot, code: int, now: float, *, jitter: float, refused: str | None = None) -> None:
+        """Its process has ended, with an exit code or minus a signal.
+
+        ``refused``: why the program cannot run. ``jitter``: between 0 and 1, so that not all come back at the same moment.
+        """
+        asked, ran = slot.state is Stage.ENDING, now - slot.started_at
+        STAGES.move(slot, Turn.EXIT)
+        slot.report, slot.kill_at, slot.start_at = None, inf, now
+        if self._stopping:
+            STAGES.move(slot, Turn.FINISH)
+        elif refused is not None and not slot.assigned_once:
+            self._give_up(slot, code, f"the program cannot run: {refused}")
+        elif asked:
+            slot.crashes = 0
+        elif code == 0:
+            self.news.append(f"worker {slot.number} is done")
+            STAGES.move(slot, Turn.FINISH)
+        else:
+            self._crashed(slot, code, now, ran, jitter)
+
+    def _crashed(self, slot: Slot, code: int, now: float, ran: float, jitter: float) -> None:
+        policy = self.policy
+        how = f"was ended by signal {-code}" if code < 0 else f"failed with exit code {code}"
+        self._early = self._early + 1 if ran < policy.early else 0
+        if self._early >= policy.most_early and not any(each.assigned_once for each in self.slots):
+            why = f"worker {slot.number} {how}; {self._early} times in a row one ended within {policy.early:g} s"
+            self._give_up(slot, code, why)
+            return
+        slot.crashes = slot.crashes + 1 if ran < policy.calm_after else 1
+        delay = min(policy.first_delay * 2 ** min(slot.crashes - 1, 30), policy.longest_delay) * (1 + jitter / 4)
+        slot.start_at = now + delay
+        self.news.append(f"worker {slot.number} {how} after {ran:.0f} s; it starts again in {delay:.1f} s")
+
+    def _give_up(self, slot: Slot, code: int, why: str) -> None:
+        if self.policy.waits_for_changes:
+            slot.start_at = inf
+            self.news.append(f"{why}; it starts again when a file has changed")
+            return
+        self.news.append(why)
+        self.exit_code = code if code > 0 else 128 - code
+        self._stopping = True  # the others are asked to end by ``due``
+        STAGES.move(slot, Turn.FINISH)
+
+    # --- what is wanted --------------------------------------------------------------------------------------------------------
+
+    def stop(self, now: float, exit_code: int) -> None:
+        """End all, together and within one time; a second call ends them at once."""
+        if self._stopping:
+            for slot in self.slots:
+                slot.kill_at = min(slot.kill_at, now)
+            return
+        self._stopping, self.exit_code = True, exit_code
+
+    def renew(self) -> None:
+        """Replace all, one after the other: the next one when the one before has been assigned partitions."""
+        self._renewing.extend(slot for slot in self.slots if slot.has_process and not self._is_to_go(slot))
+
+    def reload(self, now: float) -> None:
+        """Replace all at once: their files have changed."""
+        self._early = 0
+        for slot in self.slots:
+            slot.outdated, slot.crashes = slot.has_process, 0
+            if slot.state is Stage.WAITING:
+                slot.start_at = now
+            elif slot.state is Stage.DONE and not self._stopping:
+                STAGES.move(slot, Turn.AGAIN)
+                slot.start_at = now
+
+    def _is_to_go(self, slot: Slot) -> bool:
+        return slot.outdated or slot in self._renewing
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing will happen any more."""
+        return all(slot.state is Stage.DONE for slot in self.slots) and (self._stopping or not self.policy.waits_for_changes)
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping
+
+    @property
+    def assigned_once(self) -> bool:
+        """Whether each worker has been assigned partitions once, in this process or one before."""
+        return all(slot.assigned_once for slot in self.slots)
+
+    # --- what is to be done ----------------------------------------------------------------------------------------------------
+
+    def due(self, now: float) -> Iterator[tuple[Deed, Slot]]:
+        """Yield what is to be done now. ``started`` and ``exited`` follow from outside."""
+        self._go_on_renewing()
+        for slot in self.slots:
+            if slot.state is Stage.WAITING:
+                if self._stopping:
+                    STAGES.move(slot, Turn.FINISH)
+                elif now >= slot.start_at:
+                    yield Deed.START, slot
+            elif slot.state is Stage.ENDING:
+                if now >= slot.kill_at:
+                    slot.kill_at = inf
+                    self.news.append(f"worker {slot.number} has not ended: it is killed")
+                    yield Deed.KILL, slot
+            elif slot.has_process and (self._stopping or self._has_to_go(slot, now)):
+                STAGES.move(slot, Turn.ASK)
+                slot.kill_at = now + self.policy.stop_timeout
+                yield Deed.TERM, slot
+
+    def _has_to_go(self, slot: Slot, now: float) -> bool:
+        if slot.outdated:
+            return True
+        if now < self._lost_at(slot):
+            return False
+        why = "its consumer cannot recover" if slot.report is not None and not slot.report.alive else "it was not heard of"
+        self.news.append(f"worker {slot.number}: {why} for {now - slot.heard_at:.0f} s; it is replaced")
+        return True
+
+    def _lost_at(self, slot: Slot) -> float:
+        return slot.heard_at + (self.policy.boot_timeout if slot.state is Stage.BOOTING else self.policy.silent_after)
+
+    def _go_on_renewing(self) -> None:
+        """Choose the next one to be replaced, once the one before has been assigned partitions."""
+        if self._replaced is not None and not (self._replaced.is_assigned or self._replaced.state is Stage.DONE):
+            return
+        self._replaced = None
+        while self._renewing and self._replaced is None:
+            slot = self._renewing.popleft()
+            if slot.has_process and slot.state is not Stage.ENDING:
+                slot.outdated, self._replaced = True, slot
+
+    def next_at(self, now: float) -> float:
+        """Return when there is something to do, if nothing happens before."""
+        return max(now, min(map(self._next_of, self.slots)))
+
+    def _next_of(self, slot: Slot) -> float:
+        match slot.state:
+            case Stage.WAITING:
+                return slot.start_at
+            case Stage.ENDING:
+                return slot.kill_at
+            case Stage.BOOTING | Stage.RUNNING:
+                return self._lost_at(slot)
+            case Stage.DONE:
+                return inf
