@@ -20,6 +20,7 @@ from attrs import define, field
 
 from ...application.started import started
 from ...errors import KafkaConfigurationError
+from ...functions import is_async
 from ..running import EXIT_CODE, Terminated, until_terminated
 from .reports import INTERVAL, Refusal, Report, report_of
 
@@ -51,11 +52,10 @@ class Parent:
         for descriptor in (life, reports):
             os.set_inheritable(descriptor, False)
         os.set_blocking(reports, False)
-        parent = cls(life, reports, stop_timeout)
-        threading.Thread(target=parent._watch, name="kafka_async worker", daemon=True).start()
-        return parent
+        return cls(life, reports, stop_timeout)
 
-    def _watch(self) -> None:
+    def watch(self) -> None:
+        """End this process when the parent is gone; to be called on a thread of its own."""
         with suppress(OSError):
             while os.read(self.life, 1):
                 pass
@@ -100,7 +100,7 @@ def find(target: str) -> Callable[[], Coroutine[Any, Any, object]]:
             found = getattr(found, part)
         except AttributeError:
             raise RefusedProgram(f"{name} has no {path}") from None
-    if not inspect.iscoroutinefunction(found):
+    if not is_async(found):
         raise RefusedProgram(f"{target}: expected an 'async def' function without arguments, got {type(found).__name__}")
     try:
         inspect.signature(found).bind()
@@ -144,6 +144,7 @@ def main() -> None:
     """Run what the command line names: the program, two file descriptors, and seconds."""
     target, life, reports, stop_timeout = sys.argv[1:]
     parent = Parent.of(int(life), int(reports), float(stop_timeout))
+    threading.Thread(target=parent.watch, name="kafka_async worker", daemon=True).start()
     try:
         program = find(target)
         with asyncio.Runner() as runner:
