@@ -72,6 +72,9 @@ SAYS = {
     ],
     "tested": [r"^80 orders billed, 1 record set aside, 81 offsets committed: \d+ s in \d+\.\d\d s$"],
     "waiting": [r"^no cluster yet \(NoBrokersAvailable\); trying again in 0\.1 s$", r"^1000 records read$"],
+    "workers": [
+        r"^http://127\.0\.0\.1:\d+/ready\nready\n1000 orders handled by two processes\nthe supervisor ended with 143$",
+    ],
     "web_service": [
         r"^http://127\.0\.0\.1:\d+/$",
         r'^/: HTTP/1\.1 200 OK {"records": 1000, .*"lag": {"orders-0": 0, "orders-1": 0, "orders-2": 0, "orders-3": 0}}$',
