@@ -21,7 +21,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import REGISTRY, generate_latest
 
 import kafka_async
-from kafka_async import KafkaConsumer, ShareConsumer
+from kafka_async import Breaker, KafkaConsumer, ShareConsumer
 from kafka_async.adapters.otel import ConsumerInstruments
 from kafka_async.application.lifecycle.descriptions import descriptions
 from kafka_async.errors import CoordinatorLoadInProgressError, KafkaError
@@ -231,6 +231,16 @@ async def dead_letters(program: Program) -> None:
         await program.watch(1)
 
 
+async def breaker_open(program: Program) -> None:
+    async def down(_: Any) -> None:
+        raise ConnectionError("the database is down")
+
+    async with program.consumer() as consumer, consumer.processing(down, breaker=Breaker(on=(ConnectionError,))):
+        await program.watch(1)
+        program.produce(100)
+        await program.watch(3)
+
+
 async def share_hanging(program: Program) -> None:
     async with program.worker() as consumer:
         await consumer.getmany(timeout_ms=0)
@@ -279,6 +289,7 @@ STATES: dict[Callable[[Program], Awaitable[None]], set[str]] = {
     no_progress: {"KafkaConsumerMakesNoProgress"},
     stalled: {"KafkaConsumerHandlerStalled"},
     dead_letters: {"KafkaConsumerWritesDeadLetters"},
+    breaker_open: {"KafkaConsumerBreakerOpen"},
     share_hanging: {"KafkaShareConsumerHangs"},
     share_without_coordinator: {"KafkaShareConsumerWithoutCoordinator"},
     locks_lost: {"KafkaShareConsumerLosesLocks"},
