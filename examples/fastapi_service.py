@@ -1,4 +1,7 @@
-"""A service with FastAPI that handles orders in the background: many at once, with retries, dead letters and a clean shutdown.
+"""A service with FastAPI that handles orders in the background: many at once, with all that stands around a handler.
+
+A router gives each handler values of its type; retries; what failed for good is set aside; at most 5,000 orders a second, and none
+while the other service is down (the breaker); a span for each attempt, linked to the one that wrote the order (``Tracing``).
 
 The consumer lives as long as the application (its lifespan). ``/alive`` and ``/ready`` are for probes, ``/metrics`` for
 Prometheus, ``/`` shows the statistics. At SIGTERM uvicorn ends the lifespan: no new handler starts, running handlers finish,
@@ -15,6 +18,7 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -23,7 +27,19 @@ from fastapi import FastAPI, Response
 
 from examples.metrics import exposition
 from examples.mock import source
-from kafka_async import ConsumerRecord, KafkaConsumer, Reject, Retry, exponential
+from kafka_async import Breaker, ConsumerRecord, KafkaConsumer, ProcessingContext, Retry, Router, exponential
+from kafka_async.adapters.tracing import Tracing
+
+
+@dataclass
+class Order:
+    """The value of a record; what does not fit is set aside with its bytes, without an attempt."""
+
+    order: str
+    customer: str
+    item: str
+    quantity: int
+    cents: int
 
 
 class Orders:
@@ -33,11 +49,15 @@ class Orders:
         self.billed = 0
         self.refused: list[int] = []
 
-    async def bill(self, record: ConsumerRecord[bytes, bytes]) -> None:
+    def router(self, topic: str) -> Router:
+        """Return which records go where."""
+        router = Router()
+        router.on(topic=topic, value=Order)(self.bill)
+        return router
+
+    async def bill(self, order: Order, context: ProcessingContext) -> None:
         """Bill one order, for example by calling another service. If it raises, the order is tried again."""
         await asyncio.sleep(0.005)
-        if record.value is None:
-            raise Reject("an order without an order")  # trying again is in vain
         self.billed += 1
 
     async def refuse(self, record: ConsumerRecord[bytes, bytes], error: BaseException, attempts: int) -> None:
@@ -59,8 +79,15 @@ def application(bootstrap: str = "", topic: str = "") -> FastAPI:
             fetch_max_wait_ms=100,
         ) as consumer:
             app.state.consumer = consumer  # of this life of the application: one that has stopped does not start again
-            policy = Retry(attempts=5, delay=exponential(0.5, 30), on=(OSError, TimeoutError))
-            work = consumer.process(orders.bill, concurrency=20, retry=policy, on_failure=orders.refuse)
+            work = consumer.process(
+                orders.router(topic or os.environ["KAFKA_TOPIC"]),
+                concurrency=20,
+                retry=Retry(attempts=5, delay=exponential(0.5, 30), on=(OSError, TimeoutError)),
+                on_failure=orders.refuse,
+                rate=5000,
+                breaker=Breaker(on=(ConnectionError, TimeoutError), ratio=0.5, window=20, probe_after=exponential(1, 60)),
+                tracing=Tracing(),
+            )
             processing = asyncio.create_task(work)
             processing.add_done_callback(_end_the_service)
             yield
