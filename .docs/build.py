@@ -5,7 +5,8 @@
 
 Decides: which modules are public. A warning of pdoc, such as an annotation that it cannot read, is an error.
 
-PySpark is not needed, which takes 490 MB: a few of its classes stand in annotations, and here only their names count.
+PySpark is not needed, which takes 490 MB, nor is what reads a scan: classes of theirs stand in annotations, and here only their
+names count.
 """
 
 import os
@@ -14,6 +15,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import TypedDict, get_origin, is_typeddict
@@ -42,6 +44,18 @@ OF_SPARK = {
 }
 """The modules and classes of PySpark in annotations."""
 
+OF_SCANS = ("duckdb", "pandas", "polars")
+"""The modules of others in annotations; those that are installed are left as they are."""
+
+
+class StandIn(ModuleType):
+    """A module that has a class of any name."""
+
+    def __getattr__(self, name: str) -> type:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (), {"__module__": self.__name__})
+
 
 def build(folder: Path, *, search: bool = True) -> None:
     """Write the reference into a folder. Raises a ``Warning`` for what pdoc complains of.
@@ -57,7 +71,7 @@ def build(folder: Path, *, search: bool = True) -> None:
 
 @contextmanager
 def stand_ins() -> Iterator[None]:
-    """Have the modules of ``OF_SPARK``, with nothing but their classes, in place of PySpark's."""
+    """Have the modules of ``OF_SPARK``, with nothing but their classes, in place of PySpark's; those of ``OF_SCANS`` if need be."""
     before = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "pyspark"}
     for name in before:
         del sys.modules[name]
@@ -66,10 +80,12 @@ def stand_ins() -> Iterator[None]:
         for each in classes:
             setattr(module, each, type(each, (), {"__module__": name}))
         sys.modules[name] = module
+    missing = [name for name in OF_SCANS if find_spec(name) is None]
+    sys.modules.update({name: StandIn(name) for name in missing})
     try:
         yield
     finally:
-        for name in OF_SPARK:
+        for name in (*OF_SPARK, *missing):
             del sys.modules[name]
         sys.modules.update(before)
 

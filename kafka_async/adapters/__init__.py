@@ -17,5 +17,6 @@
     tables/   topics as tables
     tracing.py    traces of what is processed, in OpenTelemetry
     web/      the monitor over HTTP
+    workers/  a program in several processes
     values/   bytes of keys and values to Arrow columns
 """

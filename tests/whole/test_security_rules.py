@@ -29,6 +29,7 @@ MADE_OF_OUR_OWN = {
     "wire/compiler.py": {"compile", "exec"},  # functions made of the field names of our own messages, as attrs makes __init__
     # The author of a job names a function of his own, module:callable: options of a job are texts, and nobody else writes them.
     "adapters/spark/options/secrets.py": {"importlib.import_module"},
+    "adapters/workers/entry.py": {"importlib.import_module"},  # the program that a person names on the command line
     "lazy.py": {"import_module"},  # modules of this package, by tables in its own files
     "adapters/cli/commands.py": {"import_module"},  # the same
 }
@@ -63,6 +64,7 @@ def at_the_edge(name: str) -> bool:
 BETWEEN_PROCESSES = {
     "adapters/tables/worker.py": {"pickle"},  # what the process that started it hands to it
     "adapters/tables/workers.py": {"pickle", "subprocess"},
+    "adapters/workers/supervisor.py": {"subprocess"},
 }
 """A process hands another one of its own what to do. Nothing comes back but JSON and Arrow's columns."""
 

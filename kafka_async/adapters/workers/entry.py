@@ -33,7 +33,7 @@ class RefusedProgram(Exception):
 
 
 @define(eq=False)
-class Parent:
+class ParentProcess:
     """The process that started this one."""
 
     life: int
@@ -47,7 +47,7 @@ class Parent:
     _unsent: bytes = field(default=b"", init=False)
 
     @classmethod
-    def of(cls, life: int, reports: int, stop_timeout: float) -> "Parent":
+    def of(cls, life: int, reports: int, stop_timeout: float) -> "ParentProcess":
         """Take over the file descriptors, which programs that this one starts must not have."""
         for descriptor in (life, reports):
             os.set_inheritable(descriptor, False)
@@ -110,7 +110,7 @@ def find(target: str) -> Callable[[], Coroutine[Any, Any, object]]:
     return main
 
 
-async def attended(main: Callable[[], Coroutine[Any, Any, object]], parent: Parent) -> None:
+async def attended(main: Callable[[], Coroutine[Any, Any, object]], parent: ParentProcess) -> None:
     """Run the program, and report on it."""
     loop = asyncio.get_running_loop()
     gone = asyncio.Event()
@@ -122,7 +122,7 @@ async def attended(main: Callable[[], Coroutine[Any, Any, object]], parent: Pare
         reporting.cancel()
 
 
-async def _report(parent: Parent) -> NoReturn:
+async def _report(parent: ParentProcess) -> NoReturn:
     while True:
         parent.send(report_of(started(), memory()))
         await asyncio.sleep(INTERVAL)
@@ -143,7 +143,7 @@ def memory() -> int:
 def main() -> None:
     """Run what the command line names: the program, two file descriptors, and seconds."""
     target, life, reports, stop_timeout = sys.argv[1:]
-    parent = Parent.of(int(life), int(reports), float(stop_timeout))
+    parent = ParentProcess.of(int(life), int(reports), float(stop_timeout))
     threading.Thread(target=parent.watch, name="kafka_async worker", daemon=True).start()
     try:
         program = find(target)

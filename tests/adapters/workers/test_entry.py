@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_async.adapters.workers.entry import Parent, RefusedProgram, find, memory
+from kafka_async.adapters.workers.entry import ParentProcess, RefusedProgram, find, memory
 from kafka_async.adapters.workers.reports import Report, read_line
 
 PROGRAM = """
@@ -78,7 +78,7 @@ def test_only_a_program_that_fails_has_a_traceback(program: str, capsys: pytest.
 def test_a_parent_that_does_not_read_holds_up_nothing() -> None:
     life, open_end = os.pipe()
     reading, writing = os.pipe()
-    parent = Parent.of(life, writing, 60)
+    parent = ParentProcess.of(life, writing, 60)
     try:
         assert not os.get_inheritable(life)
         assert not os.get_inheritable(writing)

@@ -108,7 +108,7 @@ class Processing(RuleBasedStateMachine):
             return
         records = [record for record in self.log[partition] if record.offset >= start][: min(most, intake.limit)]
         if records:
-            work.receive(partition, records, self.now)
+            work.receive(partition, records, self.now, topic_id=TOPIC)
             self.admit()
             after = [record.offset for record in self.log[partition] if record.offset > records[-1].offset]
             self.member.next[partition] = after[0] if after else self.ends[partition]
