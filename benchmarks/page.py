@@ -256,6 +256,25 @@ CONSUMERS: Final[tuple[tuple[str, tuple[Row, ...]], ...]] = (
         ),
     ),
     (
+        "What stands around a handler of 0 ms, handlers/s (CPU us per record)",
+        tuple(
+            Row(
+                label=label,
+                command="processing",
+                metrics=(("handlers_per_s", whole), ("cpu_us", fixed(1))),
+                clients={"kafka_async": f"kafka_async.{what}"},
+                scenario="around a handler",
+            )
+            for label, what in (
+                ("nothing; small values in JSON, one header", "plain"),
+                ("a span of OpenTelemetry for each record, which its SDK records and drops", "traces"),
+                ("a router of two routes, values as dataclasses", "router"),
+                ("a rate that is never reached", "rate"),
+                ("a breaker that stays closed", "breaker"),
+            )
+        ),
+    ),
+    (
         "Share groups, jobs/s",
         (
             _jobs("50 handlers of 5 ms", "50 handlers of 5 ms", "async"),

@@ -1,7 +1,8 @@
 """How many handlers a second: ``process`` compared with what people write or install for the same purpose.
 
 Handlers of 0, 1 and 10 ms, 100 at once, of records with 1,000 keys over 6 partitions. Each client runs in a process of its own, in
-rotation; timing runs from the first handler to the last. The clients do not promise the same: ``DOES`` says what each keeps.
+rotation; timing runs from the first handler to the last. The clients do not promise the same: ``DOES`` says what each keeps. What
+stands around a handler (``AROUND``) is measured with handlers of 0 ms, of records with small values in JSON and one header.
 """
 
 import asyncio
@@ -12,18 +13,23 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from benchmarks.jobs import Shape
 from benchmarks.plan import Plan, rotate
 from benchmarks.report import Group
-from kafka_async import KafkaConsumer
+from kafka_async import Breaker, KafkaConsumer, Router
+from kafka_async.application.processing.process_options import ProcessOptions
 
 AT_ONCE: Final = 100
 PARTITIONS: Final = 6
 KEYS: Final = 1_000
 RECORDS: Final = {0: 200_000, 1: 40_000, 10: 10_000}
 """How many records for handlers of so many milliseconds."""
+KIND: Final = "ce_type"
+AROUND_SCENARIO: Final = "around a handler"
 SLOW: Final = "faststream"
 """Gets a tenth of the records, or it would take as long as all others together."""
 DOES: Final = {
@@ -33,6 +39,22 @@ DOES: Final = {
     "faststream": "`max_workers=100`: no order; commits what was handed out",
     "confluent.threads": "100 threads: order lost within each 1,000, which wait for the slowest of them",
 }
+
+AROUND: Final = {
+    "kafka_async.plain": "`process` with nothing around the handler, order by key",
+    "kafka_async.traces": "`tracing=Tracing()`: a span for each attempt, which a provider of OpenTelemetry's SDK records and drops",
+    "kafka_async.router": "a `Router` with two routes by header, and values as dataclasses",
+    "kafka_async.rate": "`rate=` that is never reached",
+    "kafka_async.breaker": "a `Breaker` that stays closed",
+}
+
+
+@dataclass
+class Order:
+    """The value of a record."""
+
+    id: int
+    item: str
 
 
 class Stopwatch:
@@ -71,6 +93,32 @@ async def ours(bootstrap: str, topic: str, watch: Stopwatch, ms: int, order: Any
         topic, bootstrap_servers=bootstrap, group_id=uuid.uuid4().hex, auto_offset_reset="earliest"
     )
     async with consumer, consumer.processing(async_handler(watch, ms), concurrency=AT_ONCE, order=order):
+        await watch.ended.wait()
+
+
+async def around(bootstrap: str, topic: str, watch: Stopwatch, what: str) -> None:
+    """Handle records with one thing around the handler, or with none."""
+    handler: Any = async_handler(watch, 0)
+    options: ProcessOptions = {"concurrency": AT_ONCE}
+    match what:
+        case "traces":
+            from opentelemetry.sdk.trace import TracerProvider
+
+            from kafka_async.adapters.tracing import Tracing
+
+            options["tracing"] = Tracing(tracer_provider=TracerProvider())
+        case "router":
+            handler = Router()
+            handler.on(topic=topic, header=(KIND, "order.cancelled"), value=str)(async_handler(watch, 0))
+            handler.on(topic=topic, header=(KIND, "order.created"), value=Order)(async_handler(watch, 0))
+        case "rate":
+            options["rate"] = 10_000_000
+        case "breaker":
+            options["breaker"] = Breaker(on=(ConnectionError,))
+    consumer = KafkaConsumer[bytes, bytes](
+        topic, bootstrap_servers=bootstrap, group_id=uuid.uuid4().hex, auto_offset_reset="earliest"
+    )
+    async with consumer, consumer.processing(handler, **options):
         await watch.ended.wait()
 
 
@@ -140,6 +188,8 @@ def measure(client: str, bootstrap: str, topic: str, ms: int, count: int) -> dic
         "faststream": lambda: faststream(bootstrap, topic, watch, ms),
         "confluent.threads": lambda: threads(bootstrap, topic, watch, ms),
     }
+    for name in AROUND:
+        runs[name] = partial(around, bootstrap, topic, watch, name.partition(".")[2])
     running = runs[client]()
     if running is not None:
         asyncio.run(running)
@@ -160,14 +210,29 @@ def processing(plan: Plan, _: Sequence[Shape]) -> Iterator[Group]:
         shape = Shape(partitions=PARTITIONS, records=records)
         yield Group(command="processing", title=title, shape=shape, runs=rotate(plan, list(DOES), run), scenario=f"{ms} ms")
 
+    records = RECORDS[0] // 10 if plan.quick else RECORDS[0]
+    topic = plan.topics.empty("processing-around", PARTITIONS)
+    _fill(plan.bootstrap, topic, records, b'{"id":1,"item":"mug"}', [(KIND, b"order.created")])
 
-def _fill(bootstrap: str, topic: str, count: int) -> None:
+    def run_around(client: str) -> dict[str, float]:
+        return _in_a_process(client, plan.bootstrap, topic, 0, records)
+
+    yield Group(
+        command="processing",
+        title="processing: what stands around a handler of 0 ms",
+        shape=Shape(partitions=PARTITIONS, records=records),
+        runs=rotate(plan, list(AROUND), run_around),
+        scenario=AROUND_SCENARIO,
+    )
+
+
+def _fill(bootstrap: str, topic: str, count: int, value: bytes = b"x" * 100, headers: Sequence[tuple[str, bytes]] = ()) -> None:
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 100})
     for index in range(count):
         key = index * 7919 % KEYS
-        producer.produce(topic, b"x" * 100, b"k%d" % key, partition=key % PARTITIONS)
+        producer.produce(topic, value, b"k%d" % key, partition=key % PARTITIONS, headers=list(headers))
         if index % 50_000 == 0:
             producer.flush()
     producer.flush()

@@ -7,6 +7,7 @@ SIGTERM ends it, and if that takes too long, the process.
 import asyncio
 import importlib
 import inspect
+import logging
 import os
 import sys
 import threading
@@ -22,8 +23,12 @@ from ...application.started import started
 from ...errors import KafkaConfigurationError
 from ...functions import is_async
 from ..running import EXIT_CODE, Terminated, until_terminated
-from .reports import INTERVAL, Refusal, Report, report_of
+from .reports import INTERVAL, CannotRun, Report, report_of
 
+_log = logging.getLogger("kafka_async.workers")
+
+PAUSE: Final = 0.1
+"""Seconds between two parts of a report."""
 REFUSED: Final = 2
 """Exit code of a program that cannot run as it is."""
 
@@ -73,15 +78,27 @@ class ParentProcess:
         with self._lock:
             self._tell = tell
 
-    def send(self, report: Report | Refusal) -> None:
+    def send(self, report: Report | CannotRun) -> None:
         """Send a report. One that finds no room is left out: the parent may be stopped, and the next one says more."""
-        data = self._unsent or report.line()
+        if self.sent():
+            data = report.line()
+            self._unsent = data[self._write(data) :]
+            if len(self._unsent) == len(data):
+                self._unsent = b""
+
+    def sent(self) -> bool:
+        """Send the rest of a report for which there was no room. Returns whether there is no rest any more."""
+        if self._unsent:
+            self._unsent = self._unsent[self._write(self._unsent) :]
+        return not self._unsent
+
+    def _write(self, data: bytes) -> int:
         try:
-            self._unsent = data[os.write(self.reports, data) :]
+            return os.write(self.reports, data)
         except BlockingIOError:
-            self._unsent = data if self._unsent else b""
+            return 0
         except OSError:  # it is gone, which the other pipe tells
-            self._unsent = b""
+            return len(data)
 
 
 def find(target: str) -> Callable[[], Coroutine[Any, Any, object]]:
@@ -123,8 +140,17 @@ async def attended(main: Callable[[], Coroutine[Any, Any, object]], parent: Pare
 
 
 async def _report(parent: ParentProcess) -> NoReturn:
+    complained = False
     while True:
-        parent.send(report_of(started(), memory()))
+        try:
+            report = report_of(started(), memory())
+        except Exception:
+            if not complained:
+                _log.exception("the consumers of this worker cannot be asked")
+            complained, report = True, Report(rss=memory())  # silence would have the process replaced, again and again
+        parent.send(report)
+        while not parent.sent():  # noqa: ASYNC110  # longer than a pipe is large: nothing tells when the parent has read
+            await asyncio.sleep(PAUSE)
         await asyncio.sleep(INTERVAL)
 
 
@@ -143,6 +169,7 @@ def memory() -> int:
 def main() -> None:
     """Run what the command line names: the program, two file descriptors, and seconds."""
     target, life, reports, stop_timeout = sys.argv[1:]
+    sys.argv[1:] = []  # the program has no arguments
     parent = ParentProcess.of(int(life), int(reports), float(stop_timeout))
     threading.Thread(target=parent.watch, name="kafka_async worker", daemon=True).start()
     try:
@@ -152,8 +179,23 @@ def main() -> None:
     except Terminated:
         sys.exit(EXIT_CODE)
     except (RefusedProgram, KafkaConfigurationError) as error:
-        parent.send(Refusal(str(error)))
-        sys.exit(REFUSED)
+        _refuse(parent, error)
+    except ExceptionGroup as group:  # of the program's tasks
+        wrong, others = group.split(KafkaConfigurationError)
+        if wrong is None or others is not None:
+            raise
+        _refuse(parent, _first(wrong))
+
+
+def _refuse(parent: ParentProcess, error: BaseException) -> NoReturn:
+    parent.send(CannotRun(str(error)))
+    sys.exit(REFUSED)
+
+
+def _first(error: Exception) -> Exception:
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 if __name__ == "__main__":

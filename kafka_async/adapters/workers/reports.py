@@ -4,7 +4,7 @@ A report is about the process and each of its consumers. It is made on the worke
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, Protocol
 
 from attrs import astuple, frozen
@@ -38,7 +38,7 @@ class Report:
     rss: int = 0
     """Bytes of memory."""
     measured: tuple[tuple[str, tuple[Point, ...]], ...] = ()
-    """``client_id`` and numbers of each consumer."""
+    """``client_id`` and numbers of each consumer; a number follows an id that several have."""
 
     def line(self) -> bytes:
         """Return the report as a line."""
@@ -48,7 +48,7 @@ class Report:
 
 
 @frozen
-class Refusal:
+class CannotRun:
     """The program cannot run as it is: there is no such module, or an option is wrong."""
 
     why: str
@@ -58,15 +58,15 @@ class Refusal:
         return json.dumps({"refused": self.why}).encode() + b"\n"
 
 
-def read_line(line: bytes) -> Report | Refusal:
+def read_line(line: bytes) -> Report | CannotRun:
     """Return what a line says. Raises ``ValueError`` for anything else: the program has written to a pipe that is not its own."""
     try:
         told: dict[str, Any] = json.loads(line)
         if "refused" in told:
-            return Refusal(str(told["refused"]))
+            return CannotRun(str(told["refused"]))
         measured = tuple((str(client), tuple(_point(*each) for each in found)) for client, found in told["measured"])
         return Report(bool(told["assigned_once"]), bool(told["alive"]), int(told["rss"]), measured)
-    except (ValueError, TypeError, KeyError, IndexError) as error:
+    except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:  # the last two: infinity, and [[[...
         raise ValueError(f"a line of a worker that is no report: {line[:100]!r}") from error
 
 
@@ -78,9 +78,22 @@ def _point(name: str, value: float, labels: list[tuple[str, str]], total: bool) 
 def report_of(consumers: Iterable[tuple[str, Observed]], rss: int) -> Report:
     """Return a report about consumers, each with its ``client_id``."""
     known = tuple(consumers)
+    names = _distinct(name for name, _ in known)
     return Report(
         assigned_once=bool(known) and all(consumer.assigned_once for _, consumer in known),
         alive=all(consumer.alive for _, consumer in known),
         rss=rss,
-        measured=tuple((name, tuple(points(consumer.metrics()))) for name, consumer in known),
+        measured=tuple(zip(names, (tuple(points(consumer.metrics())) for _, consumer in known), strict=True)),
     )
+
+
+def _distinct(names: Iterable[str]) -> Iterator[str]:
+    """Yield names of which none comes twice: Prometheus takes no two series with the same labels."""
+    known: set[str] = set()
+    for name in names:
+        number, distinct = 1, name
+        while distinct in known:
+            number += 1
+            distinct = f"{name}-{number}"
+        known.add(distinct)
+        yield distinct

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import define, field
 
-from .reports import LARGEST, Refusal, read_line
+from .reports import LARGEST, CannotRun, read_line
 from .team import Deed, Slot, Team
 
 if TYPE_CHECKING:
@@ -113,10 +113,14 @@ class Supervisor:
         """Return the exit code."""
         loop = asyncio.get_running_loop()
         watching = asyncio.create_task(self._watch()) if self.changes is not None else None
+        if watching is not None:
+            watching.add_done_callback(lambda _: self._woken.set())
         with self._signals(loop):
             try:
                 while True:
                     self._woken.clear()
+                    if watching is not None and watching.done():
+                        watching.result()  # it cannot watch
                     self._step(loop)
                     if self.team.is_over:
                         return self.team.exit_code
@@ -143,7 +147,11 @@ class Supervisor:
 
     def _carry_out(self, loop: asyncio.AbstractEventLoop, deed: Deed, slot: Slot) -> None:
         if deed is Deed.START:
-            process = Process.start(slot, self.target, len(self.team.slots), self.team.policy.stop_timeout)
+            try:
+                process = Process.start(slot, self.target, len(self.team.slots), self.team.policy.stop_timeout)
+            except OSError as error:
+                self.team.not_started(slot, str(error), loop.time(), jitter=random.random())  # noqa: S311  # no secret
+                return
             self._processes[slot.number] = process
             loop.add_reader(process.reports, self._woken.set)
             self.team.started(slot, loop.time())
@@ -156,7 +164,7 @@ class Supervisor:
         try:
             for line in process.lines():
                 told = read_line(line)
-                if isinstance(told, Refusal):
+                if isinstance(told, CannotRun):
                     process.refused = told.why
                 else:
                     self.team.reported(process.slot, told, loop.time())
@@ -193,8 +201,8 @@ class Supervisor:
         """Take the signals of a supervisor: TERM and INT end all, HUP replaces one after the other, CHLD is the end of one."""
 
         def stop(number: signal.Signals, exit_code: int) -> None:
-            self.tell(f"{number.name}: workers are {'killed' if self.team.is_stopping else 'asked to end'}")
             self.team.stop(loop.time(), exit_code)
+            self.tell(f"{number.name}: workers are {'killed' if self.team.is_killing else 'asked to end'}")
             self._woken.set()
 
         def renew() -> None:

@@ -107,8 +107,10 @@ class Slot:
     kill_at: float = inf
     outdated: bool = False
     """Its process is to be replaced now."""
+    is_ill: bool = False
+    """Its process is replaced because of what it did."""
     crashes: int = 0
-    """In a row."""
+    """In a row, replacements of one that was ill soon after its start among them."""
     starts: int = 0
     report: Report | None = None
     """The last one of the process that there is."""
@@ -120,9 +122,11 @@ class Slot:
         return self.state in (Stage.BOOTING, Stage.RUNNING, Stage.ENDING)
 
     @property
-    def is_assigned(self) -> bool:
-        """Whether the process that there is has been assigned partitions."""
-        return self.state is Stage.RUNNING and self.report is not None and self.report.assigned_once
+    def is_back(self) -> bool:
+        """Whether the next one may be replaced: its new process has been assigned partitions, unless none of it ever was."""
+        if self.state is not Stage.RUNNING or self.report is None or self.outdated:
+            return self.state is Stage.DONE
+        return self.report.assigned_once or not self.assigned_once
 
 
 @define(eq=False)
@@ -134,7 +138,13 @@ class Team:
     news: deque[str] = field(factory=deque)
     """What people should know, in order; whoever shows it takes it away."""
     exit_code: int = 0
+    is_killing: bool = field(default=False, init=False)
+    """Was told twice to end all."""
     _stopping: bool = field(default=False, init=False)
+    _told: bool = field(default=False, init=False)
+    """To end all, by somebody else."""
+    _last_reason: str = field(default="", init=False)
+    """Why the program did not run when this was last told."""
     _renewing: deque[Slot] = field(factory=deque, init=False)
     """To be replaced, one after the other."""
     _replaced: Slot | None = field(default=None, init=False)
@@ -153,8 +163,14 @@ class Team:
         """Its process runs."""
         STAGES.move(slot, Turn.START)
         slot.started_at = slot.heard_at = now
-        slot.kill_at, slot.report, slot.outdated = inf, None, False
+        slot.kill_at, slot.report, slot.outdated, slot.is_ill = inf, None, False, False
         slot.starts += 1
+        if slot in self._renewing:  # it has just become new
+            self._renewing.remove(slot)
+
+    def not_started(self, slot: Slot, why: str, now: float, *, jitter: float) -> None:
+        """Its process could not be made: this machine has too little of something just now."""
+        self._later(slot, f"cannot be started: {why}", now, jitter)
 
     def reported(self, slot: Slot, report: Report, now: float) -> None:
         """Its process told of itself."""
@@ -167,6 +183,7 @@ class Team:
         limit = self.policy.max_rss
         if limit is not None and report.rss > limit and slot.state is Stage.RUNNING and not self._is_to_go(slot):
             self.news.append(f"worker {slot.number} has {report.rss >> 20} MiB, more than {limit >> 20}: it is replaced")
+            slot.is_ill = True
             self._renewing.append(slot)
 
     def exited(self, slot: Slot, code: int, now: float, *, jitter: float, refused: str | None = None) -> None:
@@ -174,38 +191,60 @@ class Team:
 
         ``refused``: why the program cannot run. ``jitter``: between 0 and 1, so that not all come back at the same moment.
         """
-        asked, ran = slot.state is Stage.ENDING, now - slot.started_at
+        # One whose files have just changed is asked in a moment. What the old ones made it do does not count any more.
+        asked, ran = slot.state is Stage.ENDING or slot.outdated, now - slot.started_at
         STAGES.move(slot, Turn.EXIT)
         slot.report, slot.kill_at, slot.start_at = None, inf, now
         if self._stopping:
             STAGES.move(slot, Turn.FINISH)
-        elif refused is not None and not slot.assigned_once:
-            self._give_up(slot, code, f"the program cannot run: {refused}")
         elif asked:
-            slot.crashes = 0
+            self._replace(slot, now, ran, jitter)
+        elif refused is not None and (self.policy.waits_for_changes or not slot.assigned_once):
+            self._give_up(slot, code, f"the program cannot run: {refused}")
         elif code == 0:
             self.news.append(f"worker {slot.number} is done")
             STAGES.move(slot, Turn.FINISH)
         else:
-            self._crashed(slot, code, now, ran, jitter)
+            self._crashed(slot, code, now, ran, jitter, refused)
 
-    def _crashed(self, slot: Slot, code: int, now: float, ran: float, jitter: float) -> None:
+    def _replace(self, slot: Slot, now: float, ran: float, jitter: float) -> None:
+        """Start the next one at once, unless this one and the one before were ill soon after their starts."""
+        again = slot.crashes > 0
+        if not (slot.is_ill and ran < self.policy.calm_after):
+            slot.crashes = 0
+        elif again:
+            self._later(slot, f"has ended after {ran:.0f} s", now, jitter)
+        else:
+            slot.crashes = 1
+
+    def _crashed(self, slot: Slot, code: int, now: float, ran: float, jitter: float, refused: str | None) -> None:
         policy = self.policy
         how = f"was ended by signal {-code}" if code < 0 else f"failed with exit code {code}"
+        if refused is not None:
+            how = f"{how} ({refused})"
         self._early = self._early + 1 if ran < policy.early else 0
         if self._early >= policy.most_early and not any(each.assigned_once for each in self.slots):
             why = f"worker {slot.number} {how}; {self._early} times in a row one ended within {policy.early:g} s"
             self._give_up(slot, code, why)
             return
-        slot.crashes = slot.crashes + 1 if ran < policy.calm_after else 1
-        delay = min(policy.first_delay * 2 ** min(slot.crashes - 1, 30), policy.longest_delay) * (1 + jitter / 4)
+        if ran >= policy.calm_after:
+            slot.crashes = 0
+        self._later(slot, f"{how} after {ran:.0f} s", now, jitter)
+
+    def _later(self, slot: Slot, what: str, now: float, jitter: float) -> None:
+        """Start the next one after a delay that doubles."""
+        policy = self.policy
+        delay = min(policy.first_delay * 2 ** min(slot.crashes, 30), policy.longest_delay) * (1 + jitter / 4)
+        slot.crashes += 1
         slot.start_at = now + delay
-        self.news.append(f"worker {slot.number} {how} after {ran:.0f} s; it starts again in {delay:.1f} s")
+        self.news.append(f"worker {slot.number} {what}; it starts again in {delay:.1f} s")
 
     def _give_up(self, slot: Slot, code: int, why: str) -> None:
         if self.policy.waits_for_changes:
             slot.start_at = inf
-            self.news.append(f"{why}; it starts again when a file has changed")
+            if why != self._last_reason:  # all workers have the same
+                self.news.append(f"{why}; it starts again when a file has changed")
+            self._last_reason = why
             return
         self.news.append(why)
         self.exit_code = code if code > 0 else 128 - code
@@ -216,11 +255,14 @@ class Team:
 
     def stop(self, now: float, exit_code: int) -> None:
         """End all, together and within one time; a second call ends them at once."""
-        if self._stopping:
+        if self._told:
+            self.is_killing = True
             for slot in self.slots:
                 slot.kill_at = min(slot.kill_at, now)
             return
-        self._stopping, self.exit_code = True, exit_code
+        self._told = True
+        if not self._stopping:
+            self._stopping, self.exit_code = True, exit_code
 
     def renew(self) -> None:
         """Replace all, one after the other: the next one when the one before has been assigned partitions."""
@@ -228,7 +270,7 @@ class Team:
 
     def reload(self, now: float) -> None:
         """Replace all at once: their files have changed."""
-        self._early = 0
+        self._early, self._last_reason = 0, ""
         for slot in self.slots:
             slot.outdated, slot.crashes = slot.has_process, 0
             if slot.state is Stage.WAITING:
@@ -272,7 +314,7 @@ class Team:
                     yield Deed.KILL, slot
             elif slot.has_process and (self._stopping or self._has_to_go(slot, now)):
                 STAGES.move(slot, Turn.ASK)
-                slot.kill_at = now + self.policy.stop_timeout
+                slot.kill_at = now if self.is_killing else now + self.policy.stop_timeout
                 yield Deed.TERM, slot
 
     def _has_to_go(self, slot: Slot, now: float) -> bool:
@@ -282,6 +324,7 @@ class Team:
             return False
         why = "its consumer cannot recover" if slot.report is not None and not slot.report.alive else "it was not heard of"
         self.news.append(f"worker {slot.number}: {why} for {now - slot.heard_at:.0f} s; it is replaced")
+        slot.is_ill = True
         return True
 
     def _lost_at(self, slot: Slot) -> float:
@@ -289,7 +332,7 @@ class Team:
 
     def _go_on_renewing(self) -> None:
         """Choose the next one to be replaced, once the one before has been assigned partitions."""
-        if self._replaced is not None and not (self._replaced.is_assigned or self._replaced.state is Stage.DONE):
+        if self._replaced is not None and not self._replaced.is_back:
             return
         self._replaced = None
         while self._renewing and self._replaced is None:

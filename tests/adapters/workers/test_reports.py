@@ -4,7 +4,7 @@ from math import nan
 
 import pytest
 
-from kafka_async.adapters.workers.reports import Refusal, Report, read_line, report_of
+from kafka_async.adapters.workers.reports import CannotRun, Report, read_line, report_of
 
 
 class Consumer:
@@ -35,7 +35,7 @@ def test_a_report_comes_as_it_was_sent() -> None:
 
 
 def test_a_refusal_comes_as_it_was_sent() -> None:
-    assert read_line(Refusal("group_id: expected\na name").line()) == Refusal("group_id: expected\na name")
+    assert read_line(CannotRun("group_id: expected\na name").line()) == CannotRun("group_id: expected\na name")
 
 
 @pytest.mark.parametrize(
