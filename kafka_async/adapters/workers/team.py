@@ -121,12 +121,14 @@ class Slot:
     def has_process(self) -> bool:
         return self.state in (Stage.BOOTING, Stage.RUNNING, Stage.ENDING)
 
-    @property
-    def is_back(self) -> bool:
-        """Whether the next one may be replaced: its new process has been assigned partitions, unless none of it ever was."""
+    def is_back(self, now: float, patience: float) -> bool:
+        """Whether the next one may be replaced: the new process has been assigned partitions.
+
+        Programs without consumers never are: if no process of it ever was, the new one only has to run for a while.
+        """
         if self.state is not Stage.RUNNING or self.report is None or self.outdated:
             return self.state is Stage.DONE
-        return self.report.assigned_once or not self.assigned_once
+        return self.report.assigned_once or (not self.assigned_once and now >= self.started_at + patience)
 
 
 @define(eq=False)
@@ -300,7 +302,7 @@ class Team:
 
     def due(self, now: float) -> Iterator[tuple[Deed, Slot]]:
         """Yield what is to be done now. ``started`` and ``exited`` follow from outside."""
-        self._go_on_renewing()
+        self._go_on_renewing(now)
         for slot in self.slots:
             if slot.state is Stage.WAITING:
                 if self._stopping:
@@ -330,9 +332,9 @@ class Team:
     def _lost_at(self, slot: Slot) -> float:
         return slot.heard_at + (self.policy.boot_timeout if slot.state is Stage.BOOTING else self.policy.silent_after)
 
-    def _go_on_renewing(self) -> None:
+    def _go_on_renewing(self, now: float) -> None:
         """Choose the next one to be replaced, once the one before has been assigned partitions."""
-        if self._replaced is not None and not self._replaced.is_back:
+        if self._replaced is not None and not self._replaced.is_back(now, self.policy.silent_after):
             return
         self._replaced = None
         while self._renewing and self._replaced is None:
