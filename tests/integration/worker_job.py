@@ -11,7 +11,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Final
 
-from kafka_async import ConsumerRebalanceListener, ConsumerRecord, KafkaConsumer, TopicPartition
+from kafka_async import ConsumerConfig, ConsumerRebalanceListener, ConsumerRecord, KafkaConsumer, TopicPartition
 
 LARGE: Final = 150 << 20
 """Bytes that a record with the value ``grow`` takes for good."""
@@ -76,6 +76,8 @@ async def main() -> None:
     protocol = os.environ["JOB_PROTOCOL"]
     options: dict[str, Any] = {"bootstrap_servers": os.environ["JOB_BOOTSTRAP"], "group_id": os.environ["JOB_GROUP"]}
     options |= {"group_protocol": protocol}
+    if "JOB_STATIC" in os.environ:
+        options |= {"group_instance_id": f"static-{os.environ['KAFKA_ASYNC_WORKER']}"}
     if protocol == "classic":
         options |= {"session_timeout_ms": int(os.environ["JOB_SESSION_MS"]), "heartbeat_interval_ms": 300}
     consumer = KafkaConsumer(auto_offset_reset="earliest", fetch_max_wait_ms=100, auto_commit_interval_ms=200, **options)
@@ -85,6 +87,13 @@ async def main() -> None:
             await consumer.process(handle, order="none", concurrency=5)
     finally:
         say("ended")
+
+
+async def gated() -> None:
+    """Begin when the test wants it."""
+    while held():  # noqa: ASYNC110  # another process makes the file
+        await asyncio.sleep(0.02)
+    await main()
 
 
 async def idle() -> None:
@@ -101,7 +110,14 @@ async def fails() -> None:
 
 async def misconfigured() -> None:
     """Have an option that is wrong."""
-    KafkaConsumer("orders", group_protocol="clasic")  # type: ignore[arg-type]
+    ConsumerConfig.from_properties("wrong.properties")
+
+
+async def several() -> None:
+    """Have one in a task of several."""
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(idle())
+        tasks.create_task(misconfigured())
 
 
 def plain() -> None:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -38,8 +38,11 @@ def children(pid: int) -> list[int]:
 
 def descriptors(pid: int) -> list[str]:
     """Return what the open files of a process are."""
-    folder = Path(f"/proc/{pid}/fd")
-    return sorted(os.readlink(each).split(":")[0] for each in folder.iterdir())
+    found = []
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # it has just been closed
+            found.append(os.readlink(each).split(":")[0])
+    return sorted(found)
 
 
 @define(eq=False)
@@ -151,14 +154,15 @@ def team(
     target: str = f"{JOB}:main",
     cwd: Path = ROOT,
     start: Any = subprocess.Popen,
-    **environment: str,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Team]:
     """Run ``kafka-async run`` until the block ends. ``environment``: for the programs, without ``JOB_``."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         settings = {"LOG": str(folder / "log"), "HOLD": str(folder / "hold"), "SESSION_MS": "45000", "PROTOCOL": "consumer"}
-        settings |= environment
-        env = os.environ | {f"JOB_{key}": value for key, value in settings.items()} | {"PYTHONDONTWRITEBYTECODE": "1"}
+        settings |= environment or {}
+        env = os.environ | {f"JOB_{key}": value for key, value in settings.items()}
+        env |= {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}  # the latter: no file changes but those of the test
         command: Sequence[str] = [sys.executable, "-m", "kafka_async", "run", target, *options]
         with (folder / "stderr").open("wb") as stderr:
             process = start(command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr)

@@ -15,6 +15,7 @@ import time
 import traceback
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from itertools import count
 from typing import Any, Final, NoReturn
 
 from attrs import define, field
@@ -28,7 +29,9 @@ from .reports import INTERVAL, CannotRun, Report, report_of
 _log = logging.getLogger("kafka_async.workers")
 
 PAUSE: Final = 0.1
-"""Seconds between two parts of a report."""
+"""Seconds between two parts of a report, and between the first reports: others may wait for this worker's assignment."""
+SOON: Final = 100
+"""How many reports come so soon, if it is not assigned partitions before."""
 REFUSED: Final = 2
 """Exit code of a program that cannot run as it is."""
 
@@ -139,9 +142,10 @@ async def attended(main: Callable[[], Coroutine[Any, Any, object]], parent: Pare
         reporting.cancel()
 
 
-async def _report(parent: ParentProcess) -> NoReturn:
+async def _report(parent: ParentProcess) -> None:
+    """Never returns."""
     complained = False
-    while True:
+    for number in count():
         try:
             report = report_of(started(), memory())
         except Exception:
@@ -151,7 +155,7 @@ async def _report(parent: ParentProcess) -> NoReturn:
         parent.send(report)
         while not parent.sent():  # noqa: ASYNC110  # longer than a pipe is large: nothing tells when the parent has read
             await asyncio.sleep(PAUSE)
-        await asyncio.sleep(INTERVAL)
+        await asyncio.sleep(INTERVAL if report.assigned_once or number >= SOON else PAUSE)
 
 
 def memory() -> int:

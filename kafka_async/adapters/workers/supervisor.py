@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from attrs import define, field
 
 from .reports import LARGEST, CannotRun, read_line
-from .team import Deed, Slot, Team
+from .team import Deed, Team, WorkerSlot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +40,7 @@ _CHUNK: Final = 65536
 class Process:
     """One worker's process."""
 
-    slot: Slot
+    slot: WorkerSlot
     popen: "subprocess.Popen[bytes]"
     life: int
     """Our end of the pipe whose end it waits for."""
@@ -51,7 +51,7 @@ class Process:
     """Nothing more will come."""
 
     @classmethod
-    def start(cls, slot: Slot, target: str, workers: int, stop_timeout: float) -> "Process":
+    def start(cls, slot: WorkerSlot, target: str, workers: int, stop_timeout: float) -> "Process":
         """Start it. Raises ``OSError``."""
         with ExitStack() as ours, ExitStack() as theirs:
             life_read, life = os.pipe()
@@ -145,7 +145,7 @@ class Supervisor:
             self.tell(self.team.news.popleft())
         _reap_orphans({process.popen.pid for process in self._processes.values()})
 
-    def _carry_out(self, loop: asyncio.AbstractEventLoop, deed: Deed, slot: Slot) -> None:
+    def _carry_out(self, loop: asyncio.AbstractEventLoop, deed: Deed, slot: WorkerSlot) -> None:
         if deed is Deed.START:
             try:
                 process = Process.start(slot, self.target, len(self.team.slots), self.team.policy.stop_timeout)

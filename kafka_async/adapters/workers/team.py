@@ -33,7 +33,7 @@ class Stage(Enum):
     """No process, and none will be started."""
 
 
-class Turn(Enum):
+class WorkerEvent(Enum):
     """What moves a worker on."""
 
     START = "its process was started"
@@ -47,17 +47,17 @@ class Turn(Enum):
 STAGES: Final = StateTable(
     "a worker",
     {
-        (Stage.WAITING, Turn.START): Stage.BOOTING,
-        (Stage.WAITING, Turn.FINISH): Stage.DONE,
-        (Stage.BOOTING, Turn.REPORT): Stage.RUNNING,
-        (Stage.BOOTING, Turn.ASK): Stage.ENDING,
-        (Stage.BOOTING, Turn.EXIT): Stage.WAITING,
-        (Stage.RUNNING, Turn.REPORT): Stage.RUNNING,
-        (Stage.RUNNING, Turn.ASK): Stage.ENDING,
-        (Stage.RUNNING, Turn.EXIT): Stage.WAITING,
-        (Stage.ENDING, Turn.REPORT): Stage.ENDING,
-        (Stage.ENDING, Turn.EXIT): Stage.WAITING,
-        (Stage.DONE, Turn.AGAIN): Stage.WAITING,
+        (Stage.WAITING, WorkerEvent.START): Stage.BOOTING,
+        (Stage.WAITING, WorkerEvent.FINISH): Stage.DONE,
+        (Stage.BOOTING, WorkerEvent.REPORT): Stage.RUNNING,
+        (Stage.BOOTING, WorkerEvent.ASK): Stage.ENDING,
+        (Stage.BOOTING, WorkerEvent.EXIT): Stage.WAITING,
+        (Stage.RUNNING, WorkerEvent.REPORT): Stage.RUNNING,
+        (Stage.RUNNING, WorkerEvent.ASK): Stage.ENDING,
+        (Stage.RUNNING, WorkerEvent.EXIT): Stage.WAITING,
+        (Stage.ENDING, WorkerEvent.REPORT): Stage.ENDING,
+        (Stage.ENDING, WorkerEvent.EXIT): Stage.WAITING,
+        (Stage.DONE, WorkerEvent.AGAIN): Stage.WAITING,
     },
 )
 
@@ -94,7 +94,7 @@ class Policy:
 
 
 @define(eq=False)
-class Slot:
+class WorkerSlot:
     """The place of one worker, whose processes follow each other."""
 
     number: int
@@ -121,12 +121,14 @@ class Slot:
     def has_process(self) -> bool:
         return self.state in (Stage.BOOTING, Stage.RUNNING, Stage.ENDING)
 
-    @property
-    def is_back(self) -> bool:
-        """Whether the next one may be replaced: its new process has been assigned partitions, unless none of it ever was."""
+    def is_back(self, now: float, patience: float) -> bool:
+        """Whether the next one may be replaced: the new process has been assigned partitions.
+
+        Programs without consumers never are: if no process of it ever was, the new one only has to run for a while.
+        """
         if self.state is not Stage.RUNNING or self.report is None or self.outdated:
             return self.state is Stage.DONE
-        return self.report.assigned_once or not self.assigned_once
+        return self.report.assigned_once or (not self.assigned_once and now >= self.started_at + patience)
 
 
 @define(eq=False)
@@ -134,7 +136,7 @@ class Team:
     """All workers of one program."""
 
     policy: Policy
-    slots: tuple[Slot, ...]
+    slots: tuple[WorkerSlot, ...]
     news: deque[str] = field(factory=deque)
     """What people should know, in order; whoever shows it takes it away."""
     exit_code: int = 0
@@ -145,9 +147,9 @@ class Team:
     """To end all, by somebody else."""
     _last_reason: str = field(default="", init=False)
     """Why the program did not run when this was last told."""
-    _renewing: deque[Slot] = field(factory=deque, init=False)
+    _renewing: deque[WorkerSlot] = field(factory=deque, init=False)
     """To be replaced, one after the other."""
-    _replaced: Slot | None = field(default=None, init=False)
+    _replaced: WorkerSlot | None = field(default=None, init=False)
     """The one that is being replaced."""
     _early: int = field(default=0, init=False)
     """Processes in a row that ended at once."""
@@ -155,26 +157,26 @@ class Team:
     @classmethod
     def of(cls, workers: int, policy: Policy) -> "Team":
         """Return a team of so many."""
-        return cls(policy, tuple(Slot(number + 1) for number in range(workers)))
+        return cls(policy, tuple(WorkerSlot(number + 1) for number in range(workers)))
 
     # --- what happened ---------------------------------------------------------------------------------------------------------
 
-    def started(self, slot: Slot, now: float) -> None:
+    def started(self, slot: WorkerSlot, now: float) -> None:
         """Its process runs."""
-        STAGES.move(slot, Turn.START)
+        STAGES.move(slot, WorkerEvent.START)
         slot.started_at = slot.heard_at = now
         slot.kill_at, slot.report, slot.outdated, slot.is_ill = inf, None, False, False
         slot.starts += 1
         if slot in self._renewing:  # it has just become new
             self._renewing.remove(slot)
 
-    def not_started(self, slot: Slot, why: str, now: float, *, jitter: float) -> None:
+    def not_started(self, slot: WorkerSlot, why: str, now: float, *, jitter: float) -> None:
         """Its process could not be made: this machine has too little of something just now."""
         self._later(slot, f"cannot be started: {why}", now, jitter)
 
-    def reported(self, slot: Slot, report: Report, now: float) -> None:
+    def reported(self, slot: WorkerSlot, report: Report, now: float) -> None:
         """Its process told of itself."""
-        STAGES.move(slot, Turn.REPORT)
+        STAGES.move(slot, WorkerEvent.REPORT)
         slot.report = report
         if report.alive:
             slot.heard_at = now
@@ -186,28 +188,28 @@ class Team:
             slot.is_ill = True
             self._renewing.append(slot)
 
-    def exited(self, slot: Slot, code: int, now: float, *, jitter: float, refused: str | None = None) -> None:
+    def exited(self, slot: WorkerSlot, code: int, now: float, *, jitter: float, refused: str | None = None) -> None:
         """Its process has ended, with an exit code or minus a signal.
 
         ``refused``: why the program cannot run. ``jitter``: between 0 and 1, so that not all come back at the same moment.
         """
         # One whose files have just changed is asked in a moment. What the old ones made it do does not count any more.
         asked, ran = slot.state is Stage.ENDING or slot.outdated, now - slot.started_at
-        STAGES.move(slot, Turn.EXIT)
+        STAGES.move(slot, WorkerEvent.EXIT)
         slot.report, slot.kill_at, slot.start_at = None, inf, now
         if self._stopping:
-            STAGES.move(slot, Turn.FINISH)
+            STAGES.move(slot, WorkerEvent.FINISH)
         elif asked:
             self._replace(slot, now, ran, jitter)
         elif refused is not None and (self.policy.waits_for_changes or not slot.assigned_once):
             self._give_up(slot, code, f"the program cannot run: {refused}")
         elif code == 0:
             self.news.append(f"worker {slot.number} is done")
-            STAGES.move(slot, Turn.FINISH)
+            STAGES.move(slot, WorkerEvent.FINISH)
         else:
             self._crashed(slot, code, now, ran, jitter, refused)
 
-    def _replace(self, slot: Slot, now: float, ran: float, jitter: float) -> None:
+    def _replace(self, slot: WorkerSlot, now: float, ran: float, jitter: float) -> None:
         """Start the next one at once, unless this one and the one before were ill soon after their starts."""
         again = slot.crashes > 0
         if not (slot.is_ill and ran < self.policy.calm_after):
@@ -217,7 +219,7 @@ class Team:
         else:
             slot.crashes = 1
 
-    def _crashed(self, slot: Slot, code: int, now: float, ran: float, jitter: float, refused: str | None) -> None:
+    def _crashed(self, slot: WorkerSlot, code: int, now: float, ran: float, jitter: float, refused: str | None) -> None:
         policy = self.policy
         how = f"was ended by signal {-code}" if code < 0 else f"failed with exit code {code}"
         if refused is not None:
@@ -231,7 +233,7 @@ class Team:
             slot.crashes = 0
         self._later(slot, f"{how} after {ran:.0f} s", now, jitter)
 
-    def _later(self, slot: Slot, what: str, now: float, jitter: float) -> None:
+    def _later(self, slot: WorkerSlot, what: str, now: float, jitter: float) -> None:
         """Start the next one after a delay that doubles."""
         policy = self.policy
         delay = min(policy.first_delay * 2 ** min(slot.crashes, 30), policy.longest_delay) * (1 + jitter / 4)
@@ -239,7 +241,7 @@ class Team:
         slot.start_at = now + delay
         self.news.append(f"worker {slot.number} {what}; it starts again in {delay:.1f} s")
 
-    def _give_up(self, slot: Slot, code: int, why: str) -> None:
+    def _give_up(self, slot: WorkerSlot, code: int, why: str) -> None:
         if self.policy.waits_for_changes:
             slot.start_at = inf
             if why != self._last_reason:  # all workers have the same
@@ -249,7 +251,7 @@ class Team:
         self.news.append(why)
         self.exit_code = code if code > 0 else 128 - code
         self._stopping = True  # the others are asked to end by ``due``
-        STAGES.move(slot, Turn.FINISH)
+        STAGES.move(slot, WorkerEvent.FINISH)
 
     # --- what is wanted --------------------------------------------------------------------------------------------------------
 
@@ -276,10 +278,10 @@ class Team:
             if slot.state is Stage.WAITING:
                 slot.start_at = now
             elif slot.state is Stage.DONE and not self._stopping:
-                STAGES.move(slot, Turn.AGAIN)
+                STAGES.move(slot, WorkerEvent.AGAIN)
                 slot.start_at = now
 
-    def _is_to_go(self, slot: Slot) -> bool:
+    def _is_to_go(self, slot: WorkerSlot) -> bool:
         return slot.outdated or slot in self._renewing
 
     @property
@@ -298,13 +300,13 @@ class Team:
 
     # --- what is to be done ----------------------------------------------------------------------------------------------------
 
-    def due(self, now: float) -> Iterator[tuple[Deed, Slot]]:
+    def due(self, now: float) -> Iterator[tuple[Deed, WorkerSlot]]:
         """Yield what is to be done now. ``started`` and ``exited`` follow from outside."""
-        self._go_on_renewing()
+        self._go_on_renewing(now)
         for slot in self.slots:
             if slot.state is Stage.WAITING:
                 if self._stopping:
-                    STAGES.move(slot, Turn.FINISH)
+                    STAGES.move(slot, WorkerEvent.FINISH)
                 elif now >= slot.start_at:
                     yield Deed.START, slot
             elif slot.state is Stage.ENDING:
@@ -313,11 +315,11 @@ class Team:
                     self.news.append(f"worker {slot.number} has not ended: it is killed")
                     yield Deed.KILL, slot
             elif slot.has_process and (self._stopping or self._has_to_go(slot, now)):
-                STAGES.move(slot, Turn.ASK)
+                STAGES.move(slot, WorkerEvent.ASK)
                 slot.kill_at = now if self.is_killing else now + self.policy.stop_timeout
                 yield Deed.TERM, slot
 
-    def _has_to_go(self, slot: Slot, now: float) -> bool:
+    def _has_to_go(self, slot: WorkerSlot, now: float) -> bool:
         if slot.outdated:
             return True
         if now < self._lost_at(slot):
@@ -327,12 +329,12 @@ class Team:
         slot.is_ill = True
         return True
 
-    def _lost_at(self, slot: Slot) -> float:
+    def _lost_at(self, slot: WorkerSlot) -> float:
         return slot.heard_at + (self.policy.boot_timeout if slot.state is Stage.BOOTING else self.policy.silent_after)
 
-    def _go_on_renewing(self) -> None:
+    def _go_on_renewing(self, now: float) -> None:
         """Choose the next one to be replaced, once the one before has been assigned partitions."""
-        if self._replaced is not None and not self._replaced.is_back:
+        if self._replaced is not None and not self._replaced.is_back(now, self.policy.silent_after):
             return
         self._replaced = None
         while self._renewing and self._replaced is None:
@@ -344,7 +346,7 @@ class Team:
         """Return when there is something to do, if nothing happens before."""
         return max(now, min(map(self._next_of, self.slots)))
 
-    def _next_of(self, slot: Slot) -> float:
+    def _next_of(self, slot: WorkerSlot) -> float:
         match slot.state:
             case Stage.WAITING:
                 return slot.start_at

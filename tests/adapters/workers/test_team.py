@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_async.adapters.workers.reports import Report
-from kafka_async.adapters.workers.team import Deed, Policy, Slot, Stage, Team
+from kafka_async.adapters.workers.team import Deed, Policy, Stage, Team, WorkerSlot
 
 ASSIGNED = Report(assigned_once=True)
 POLICY = Policy(stop_timeout=10, silent_after=60, first_delay=1, longest_delay=30, calm_after=60)
@@ -47,7 +47,7 @@ class Scene:
         self.team.exited(self.slot(number), code, self.now, jitter=0.0, refused=refused)
         return self.step()
 
-    def slot(self, number: int) -> Slot:
+    def slot(self, number: int) -> WorkerSlot:
         return self.team.slots[number - 1]
 
     @property
@@ -306,7 +306,7 @@ def _happen(scene: Scene, what: str, number: int) -> None:
             scene.exit(number, int(what != "exit 0"), "bad" if what == "refused" else None)
 
 
-def _asked(scene: Scene) -> Iterator[Slot]:
+def _asked(scene: Scene) -> Iterator[WorkerSlot]:
     return (slot for slot in scene.team.slots if slot.state is Stage.ENDING)
 
 
