@@ -66,9 +66,11 @@ def memory() -> Iterator[Memory]:
 
 
 @contextmanager
-def two(settings: Mapping[str, str], *options: str, start: Any = subprocess.Popen) -> Iterator[tuple[Team, dict[int, int]]]:
+def two(
+    settings: Mapping[str, str], *options: str, target: str = f"{JOB}:main", start: Any = subprocess.Popen
+) -> Iterator[tuple[Team, dict[int, int]]]:
     """Run two workers, and wait until both have partitions."""
-    with team("--workers", "2", *options, start=start, environment=settings) as running:
+    with team("--workers", "2", *options, target=target, start=start, environment=settings) as running:
         pids = running.begun(2)
         running.assigned(*pids.values())
         yield running, pids
@@ -248,12 +250,17 @@ def test_three_that_end_early_end_all() -> None:
 
 @both_protocols
 def test_sighup_hands_over_one_by_one_and_each_record_is_handled_once(memory: Memory, protocol: str) -> None:
-    with two(memory.settings(protocol)) as (running, pids):
+    with two(memory.settings(protocol), "--health-port", "0", target=f"{JOB}:gated") as (running, pids):
+        page = Page.of(running)
         memory.produce(*[b"x"] * 400)
-        busy(running, pids)
+        running.handled(400)
+        running.hold.touch()
         running.send(signal.SIGHUP)
         running.wait(lambda: running.events("ended"))
         memory.produce(*[b"x"] * 400)
+        running.wait(lambda: page.number("kafka_async_worker_starts_total", 1) == page.number("kafka_async_worker_up", 1) + 1)
+        assert len(running.events("signal")) == 1, "the new one runs, and is held up before it has partitions"
+        running.hold.unlink()
         replaced_one_by_one(running, pids)
         running.handled(800)
         assert running.cut_short(*pids.values()) == []
