@@ -13,15 +13,15 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from itertools import count
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from attrs import define, field
 
 from ...application.started import started
-from ...errors import KafkaConfigurationError
+from ...errors import KafkaConfigurationError, KafkaError
 from ...functions import is_async
 from ..running import EXIT_CODE, Terminated, until_terminated
 from .reports import INTERVAL, CannotRun, Report, report_of
@@ -34,6 +34,8 @@ SOON: Final = 100
 """How many reports come so soon, if it is not assigned partitions before."""
 REFUSED: Final = 2
 """Exit code of a program that cannot run as it is."""
+LATER: Final = 75
+"""That of one that may run later: EX_TEMPFAIL, as in ``sysexits.h``."""
 
 
 class RefusedProgram(Exception):
@@ -182,24 +184,33 @@ def main() -> None:
             runner.run(attended(program, parent))
     except Terminated:
         sys.exit(EXIT_CODE)
-    except (RefusedProgram, KafkaConfigurationError) as error:
-        _refuse(parent, error)
-    except ExceptionGroup as group:  # of the program's tasks
-        wrong, others = group.split(KafkaConfigurationError)
-        if wrong is None or others is not None:
+    except RefusedProgram as error:
+        parent.send(CannotRun(str(error)))
+        sys.exit(REFUSED)
+    except (KafkaError, ExceptionGroup) as error:  # a group: of the program's tasks
+        why = reason(error)
+        if why is None:
             raise
-        _refuse(parent, _first(wrong))
+        parent.send(why)
+        sys.exit(LATER if why.for_now else REFUSED)
 
 
-def _refuse(parent: ParentProcess, error: BaseException) -> NoReturn:
-    parent.send(CannotRun(str(error)))
-    sys.exit(REFUSED)
+def reason(error: Exception) -> CannotRun | None:
+    """Return why the program cannot run, now or at all; ``None``: it has failed, and people want the traceback."""
+    errors = list(_alone(error))
+    if all(isinstance(each, KafkaConfigurationError) for each in errors):
+        return CannotRun(str(errors[0]))
+    if all(isinstance(each, KafkaError) and each.retriable for each in errors):
+        return CannotRun(f"{type(errors[0]).__name__}: {errors[0]}", for_now=True)
+    return None
 
 
-def _first(error: Exception) -> Exception:
-    while isinstance(error, ExceptionGroup):
-        error = error.exceptions[0]
-    return error
+def _alone(error: Exception) -> Iterator[Exception]:
+    if isinstance(error, ExceptionGroup):
+        for each in error.exceptions:
+            yield from _alone(each)
+    else:
+        yield error
 
 
 if __name__ == "__main__":

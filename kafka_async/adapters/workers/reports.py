@@ -52,10 +52,12 @@ class CannotRun:
     """The program cannot run as it is: there is no such module, or an option is wrong."""
 
     why: str
+    for_now: bool = False
+    """It may run later: no broker can be reached."""
 
     def line(self) -> bytes:
         """Return the refusal as a line."""
-        return json.dumps({"refused": self.why}).encode() + b"\n"
+        return json.dumps({"refused": self.why, "for_now": self.for_now}).encode() + b"\n"
 
 
 def read_line(line: bytes) -> Report | CannotRun:
@@ -63,7 +65,7 @@ def read_line(line: bytes) -> Report | CannotRun:
     try:
         told: dict[str, Any] = json.loads(line)
         if "refused" in told:
-            return CannotRun(str(told["refused"]))
+            return CannotRun(str(told["refused"]), bool(told["for_now"]))
         measured = tuple((str(client), tuple(_point(*each) for each in found)) for client, found in told["measured"])
         return Report(bool(told["assigned_once"]), bool(told["alive"]), int(told["rss"]), measured)
     except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:  # the last two: infinity, and [[[...

@@ -46,7 +46,7 @@ class Process:
     """Our end of the pipe whose end it waits for."""
     reports: int
     _unread: bytes = field(default=b"", init=False)
-    refused: str | None = field(default=None, init=False)
+    refused: CannotRun | None = field(default=None, init=False)
     is_silent: bool = field(default=False, init=False)
     """Nothing more will come."""
 
@@ -165,7 +165,7 @@ class Supervisor:
             for line in process.lines():
                 told = read_line(line)
                 if isinstance(told, CannotRun):
-                    process.refused = told.why
+                    process.refused = told
                 else:
                     self.team.reported(process.slot, told, loop.time())
         except ValueError as error:  # what comes after it cannot be understood either

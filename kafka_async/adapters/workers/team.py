@@ -3,7 +3,8 @@
 Pure: the supervisor says what happened and what time it is, and carries out what it is told.
 
 One that ends by itself with exit code 0 is done. One that fails is started again after a delay that doubles. What no restart mends
-ends all: a program that cannot be imported, or one whose workers die at once several times before any was ever assigned partitions.
+ends all: a program that cannot be imported, or one of which a worker dies at once several times before any was ever assigned
+partitions. A broker that cannot be reached is no reason to end.
 """
 
 from collections import deque
@@ -15,7 +16,7 @@ from typing import Final
 from attrs import define, field, frozen
 
 from ...states import StateTable
-from .reports import Report
+from .reports import CannotRun, Report
 
 
 class Stage(Enum):
@@ -111,6 +112,8 @@ class WorkerSlot:
     """Its process is replaced because of what it did."""
     crashes: int = 0
     """In a row, replacements of one that was ill soon after its start among them."""
+    early: int = 0
+    """Processes in a row that ended at once."""
     starts: int = 0
     report: Report | None = None
     """The last one of the process that there is."""
@@ -151,8 +154,6 @@ class Team:
     """To be replaced, one after the other."""
     _replaced: WorkerSlot | None = field(default=None, init=False)
     """The one that is being replaced."""
-    _early: int = field(default=0, init=False)
-    """Processes in a row that ended at once."""
 
     @classmethod
     def of(cls, workers: int, policy: Policy) -> "Team":
@@ -181,14 +182,14 @@ class Team:
         if report.alive:
             slot.heard_at = now
         if report.assigned_once:
-            slot.assigned_once, self._early = True, 0
+            slot.assigned_once = True
         limit = self.policy.max_rss
         if limit is not None and report.rss > limit and slot.state is Stage.RUNNING and not self._is_to_go(slot):
             self.news.append(f"worker {slot.number} has {report.rss >> 20} MiB, more than {limit >> 20}: it is replaced")
             slot.is_ill = True
             self._renewing.append(slot)
 
-    def exited(self, slot: WorkerSlot, code: int, now: float, *, jitter: float, refused: str | None = None) -> None:
+    def exited(self, slot: WorkerSlot, code: int, now: float, *, jitter: float, refused: CannotRun | None = None) -> None:
         """Its process has ended, with an exit code or minus a signal.
 
         ``refused``: why the program cannot run. ``jitter``: between 0 and 1, so that not all come back at the same moment.
@@ -201,13 +202,15 @@ class Team:
             STAGES.move(slot, WorkerEvent.FINISH)
         elif asked:
             self._replace(slot, now, ran, jitter)
+        elif refused is not None and refused.for_now:
+            self._later(slot, f"has ended after {ran:.0f} s ({refused.why})", now, jitter)
         elif refused is not None and (self.policy.waits_for_changes or not slot.assigned_once):
-            self._give_up(slot, code, f"the program cannot run: {refused}")
+            self._give_up(slot, code, f"the program cannot run: {refused.why}")
         elif code == 0:
             self.news.append(f"worker {slot.number} is done")
             STAGES.move(slot, WorkerEvent.FINISH)
         else:
-            self._crashed(slot, code, now, ran, jitter, refused)
+            self._crashed(slot, code, now, ran, jitter, refused.why if refused is not None else None)
 
     def _replace(self, slot: WorkerSlot, now: float, ran: float, jitter: float) -> None:
         """Start the next one at once, unless this one and the one before were ill soon after their starts."""
@@ -224,9 +227,9 @@ class Team:
         how = f"was ended by signal {-code}" if code < 0 else f"failed with exit code {code}"
         if refused is not None:
             how = f"{how} ({refused})"
-        self._early = self._early + 1 if ran < policy.early else 0
-        if self._early >= policy.most_early and not any(each.assigned_once for each in self.slots):
-            why = f"worker {slot.number} {how}; {self._early} times in a row one ended within {policy.early:g} s"
+        slot.early = slot.early + 1 if ran < policy.early else 0
+        if slot.early >= policy.most_early and not any(each.assigned_once for each in self.slots):
+            why = f"worker {slot.number} {how}; {slot.early} times in a row it ended within {policy.early:g} s"
             self._give_up(slot, code, why)
             return
         if ran >= policy.calm_after:
@@ -272,9 +275,9 @@ class Team:
 
     def reload(self, now: float) -> None:
         """Replace all at once: their files have changed."""
-        self._early, self._last_reason = 0, ""
+        self._last_reason = ""
         for slot in self.slots:
-            slot.outdated, slot.crashes = slot.has_process, 0
+            slot.outdated, slot.crashes, slot.early = slot.has_process, 0, 0
             if slot.state is Stage.WAITING:
                 slot.start_at = now
             elif slot.state is Stage.DONE and not self._stopping:

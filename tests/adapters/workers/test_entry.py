@@ -7,8 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from kafka_async.adapters.workers.entry import ParentProcess, RefusedProgram, find, memory
-from kafka_async.adapters.workers.reports import Report, read_line
+from kafka_async.adapters.workers.entry import ParentProcess, RefusedProgram, find, memory, reason
+from kafka_async.adapters.workers.reports import CannotRun, Report, read_line
+from kafka_async.errors import (
+    AuthenticationFailedError,
+    KafkaConfigurationError,
+    KafkaTimeoutError,
+    NoBrokersAvailable,
+    ProcessingError,
+)
 
 PROGRAM = """
 import functools
@@ -98,6 +105,23 @@ def test_a_parent_that_does_not_read_holds_up_nothing() -> None:
         os.close(writing)
         os.close(life)
         os.close(open_end)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (KafkaConfigurationError("acks: unknown"), CannotRun("acks: unknown")),
+        (ExceptionGroup("", [ExceptionGroup("", [KafkaConfigurationError("acks: unknown")])]), CannotRun("acks: unknown")),
+        (NoBrokersAvailable("none of a:1"), CannotRun("NoBrokersAvailable: none of a:1", for_now=True)),
+        (ExceptionGroup("", [KafkaTimeoutError("late")]), CannotRun("KafkaTimeoutError: late", for_now=True)),
+        (ExceptionGroup("", [KafkaTimeoutError("late"), ValueError("a fault")]), None),
+        (AuthenticationFailedError("wrong password"), None),
+        (ProcessingError("a record"), None),
+    ],
+    ids=lambda value: repr(value)[:40],
+)
+def test_what_a_program_raises_says_whether_it_can_run(error: Exception, expected: CannotRun | None) -> None:
+    assert reason(error) == expected
 
 
 def test_memory_is_that_of_this_process() -> None:

@@ -53,6 +53,11 @@ def test_a_process_is_as_far_as_its_last_consumer(consumers: list[Consumer], ass
     assert (report.assigned_once, report.alive) == (assigned_once, alive)
 
 
+def test_a_program_that_may_run_later_says_so() -> None:
+    told = CannotRun("NoBrokersAvailable", for_now=True)
+    assert read_line(told.line()) == told
+
+
 @pytest.mark.parametrize(
     "line", [b"", b"hello", b"{}", b"[]", b"1", b'{"assigned_once":1}', Report().line()[:-3], b'{"measured":[1]}', b"\xff"]
 )

@@ -7,7 +7,7 @@ from attrs import define, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_async.adapters.workers.reports import Report
+from kafka_async.adapters.workers.reports import CannotRun, Report
 from kafka_async.adapters.workers.team import Deed, Policy, Stage, Team, WorkerSlot
 
 ASSIGNED = Report(assigned_once=True)
@@ -44,7 +44,7 @@ class Scene:
             self.team.reported(self.slot(number), report, self.now)
 
     def exit(self, number: int, code: int = 1, refused: str | None = None) -> list[str]:
-        self.team.exited(self.slot(number), code, self.now, jitter=0.0, refused=refused)
+        self.team.exited(self.slot(number), code, self.now, jitter=0.0, refused=None if refused is None else CannotRun(refused))
         return self.step()
 
     def slot(self, number: int) -> WorkerSlot:
@@ -118,11 +118,13 @@ def test_a_wrong_option_after_hours_is_a_failure_like_others() -> None:
     assert scene.wait == 1
 
 
-def test_three_that_end_at_once_end_all_unless_one_was_ever_assigned_partitions() -> None:
+def test_one_that_ends_at_once_three_times_ends_all_unless_one_was_ever_assigned_partitions() -> None:
     scene = Scene.of()
     scene.exit(1)
-    scene.exit(2, code=-11)
-    scene.step(1)
+    scene.exit(2)
+    assert scene.step(1) == ["start 1", "start 2"], "one failure of each is none of the program"
+    scene.exit(1)
+    assert scene.step(2) == ["start 1"]
     assert scene.exit(1, code=-11) == ["TERM 2"]
     assert scene.team.exit_code == 128 + 11
     assert "3 times in a row" in scene.news()
@@ -134,6 +136,16 @@ def test_three_that_end_at_once_end_all_unless_one_was_ever_assigned_partitions(
         scene.report(2)
         scene.step(30)
     assert not scene.team.is_stopping
+
+
+def test_a_broker_that_cannot_be_reached_is_waited_for() -> None:
+    scene = Scene.of()
+    for _ in range(10):
+        for number in (1, 2):
+            scene.team.exited(scene.slot(number), 75, scene.now, jitter=0.0, refused=CannotRun("NoBrokersAvailable", for_now=True))
+        assert scene.wait in (1, 2, 4, 8, 16, 30)
+        assert scene.step(scene.wait) == ["start 1", "start 2"]
+    assert "worker 1 has ended after 0 s (NoBrokersAvailable); it starts again in 30.0 s" in scene.news()
 
 
 def test_failures_between_which_one_ran_are_not_in_a_row() -> None:
