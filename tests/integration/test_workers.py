@@ -241,7 +241,7 @@ def test_a_program_that_cannot_run_ends_all_with_one_line(tmp_path: Path, target
 def test_one_that_ends_early_three_times_ends_all() -> None:
     with team("--workers", "2", target=f"{JOB}:fails") as running:
         assert running.ends() == 7
-        assert len(running.events("begun")) in (5, 6)  # the other one may have come back a third time, too
+        assert 3 <= len(running.events("begun")) <= 6  # as often as the other one has come back
         assert "failed with exit code 7; 3 times in a row" in running.stderr
 
 
