@@ -17,7 +17,7 @@ from tests.application.support import Consumer
 from .world import Record, World, world
 
 
-async def until(condition: Any, seconds: float = 10.0) -> None:
+async def until(condition: Any, seconds: float = 60.0) -> None:
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - the conditions of tests are no events
             await asyncio.sleep(0.01)

@@ -54,7 +54,7 @@ async def hanging() -> AsyncIterator[Hanging]:
         await asyncio.to_thread(thread.join, 10)
 
 
-async def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - the conditions of tests are no events
             await asyncio.sleep(0.01)
