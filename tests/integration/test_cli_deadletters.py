@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import sys
+from asyncio.subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from aiokafka import AIOKafkaProducer
 from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as Ownership
 
-from kafka_async import ConsumerRecord, Reject
+from kafka_async import ConsumerRecord, Reject, TopicPartition
 from kafka_async.adapters.cli.producers import Outgoing, open_producer
 from kafka_async.adapters.dead_letters import DeadLetters
 from tests.brokers import KafkaCluster
@@ -118,6 +120,27 @@ async def test_letters_go_back_once_by_choice_and_then_the_rest(kafka44: KafkaCl
         assert (record.partition, record.key, record.value) == (original.partition, original.key, original.value)
         assert record.headers == (*original.headers, ("dead-letter-redrives", b"1"))
         assert record.timestamp > original.timestamp
+
+
+async def test_two_at_once_write_each_letter_once(kafka44: KafkaCluster) -> None:
+    source, letters = fill(kafka44), new_topic(kafka44, 2)
+    await work(kafka44, source, letters, 10)
+
+    async def one() -> int:
+        line = ["deadletters", "redrive", letters, "-b", kafka44.bootstrap_servers, "-J", "--execute"]
+        process = await asyncio.create_subprocess_exec(sys.executable, "-m", "kafka_async", *line, stdout=PIPE, stderr=PIPE)
+        out, err = await process.communicate()
+        assert process.returncode == 0 or b"member" in err, err
+        return sum(json.loads(row)["written"] for row in out.splitlines())
+
+    written = 0
+    while not written:  # both may see each other, and leave
+        written = sum(await asyncio.gather(one(), one(), one()))
+    assert written == 3
+    assert not await asyncio.to_thread(show, kafka44, letters)
+    async with make(kafka44, group_id=None) as consumer:
+        ends = await consumer.end_offsets([TopicPartition(source, number) for number in range(2)])
+    assert sum(ends.values()) == 13
 
 
 async def test_what_fails_again_comes_back_counted_until_it_has_gone_back_often_enough(kafka44: KafkaCluster) -> None:

@@ -14,6 +14,7 @@
     offsets.py    offsets show, offsets reset, offsets skip, offsets forget
     deadletters.py      deadletters show, deadletters redrive
     producers.py  writing with another library's producer
+    sole_member.py      the only member of a group, for commands that must not run twice at once
     done_maps.py  what process() has kept of what is done, in a commit's metadata
     copying.py    what consume does: where reading begins, when it is over
     demo.py       what demo does: a simulated cluster, a producer, a check that all arrived

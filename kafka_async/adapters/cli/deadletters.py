@@ -27,9 +27,10 @@ from .consumer_options import Brokers, CommandConfig, Settings, admin_options
 from .copying import find_partitions
 from .done_maps import Committed, commit_around
 from .formats import Record, json_row
-from .offsets import commit_for, kind_of_idle, milliseconds, record_place
+from .offsets import kind_of_idle, milliseconds, record_place
 from .producers import Outgoing, Write, open_producer, require_producer
 from .shell import AsJson, Debug, Output, new_app, run
+from .sole_member import SoleMember
 from .tables import Cell, table
 
 app = new_app("Show dead letters, and write them back to their topics.")
@@ -364,27 +365,34 @@ class Redrive:
     output: Output
 
     async def run(self) -> "RedriveOutcome":
-        """RedrivePlan what goes back and, if it is to be done, do it."""
-        async with Client.connect(ConsumerConfig.from_options(self.options), fail_fast=True) as client:
+        """Plan what goes back and, if it is to be done, do it."""
+        async with (
+            Client.connect(ConsumerConfig.from_options(self.options), fail_fast=True) as client,
+            KafkaConsumer[Any, Any](**self.options) as consumer,
+        ):
             admin = Admin(client)
             if await kind_of_idle(admin, self.group, create=True) == "share":
                 raise IllegalStateError(
                     f"group {self.group!r} is a share group: a group of consumers is to remember what has gone back"
                 )
-            committed = await admin.committed(self.group)
-        async with KafkaConsumer[Any, Any](**self.options) as consumer:
-            reader = LetterReader(consumer, self.topic, committed)
-            plan = self.plan(await reader.look(), await self._destinations(consumer))
-            if self.library is None or not plan.going:
-                return RedriveOutcome(plan=plan)
-            async with (
-                KafkaConsumer[Any, Any](**self.options) as originals,
-                KafkaConsumer[Any, Any](**self.options | {"group_id": self.group}) as memory,
-                open_producer(self.library, self.options) as write,
-            ):
-                way = WayBack(self, plan, reader, write, originals, memory)
-                await way.go()
+            await find_partitions(consumer, (self.topic,))  # there is nobody to be before the topic is there
+            if self.library is None:
+                return RedriveOutcome(plan=(await self._planned(admin, consumer))[1])
+            async with SoleMember.of(admin, self.group, self.topic, self.options) as memory:
+                reader, plan = await self._planned(admin, consumer)
+                if not plan.going:
+                    return RedriveOutcome(plan=plan)
+                async with (
+                    KafkaConsumer[Any, Any](**self.options) as originals,
+                    open_producer(self.library, self.options) as write,
+                ):
+                    way = WayBack(self, plan, reader, write, originals, memory)
+                    await way.go()
         return RedriveOutcome(plan=plan, done=frozenset(way.done), failures=tuple(way.failures))
+
+    async def _planned(self, admin: Admin, consumer: KafkaConsumer[Any, Any]) -> "tuple[LetterReader, RedrivePlan]":
+        reader = LetterReader(consumer, self.topic, await admin.committed(self.group))
+        return reader, self.plan(await reader.look(), await self._destinations(consumer))
 
     def plan(self, box: Letterbox, topics: Mapping[str, int]) -> "RedrivePlan":
         """Choose the letters. ``topics``: those of the cluster, and how many partitions each has.
@@ -440,7 +448,7 @@ class WayBack:
     write: Write
     originals: KafkaConsumer[Any, Any]
     """Reads records of which letters have not everything."""
-    memory: KafkaConsumer[Any, Any]
+    memory: SoleMember
     """Commits for the group; the others are reading."""
     failures: list[str] = field(factory=list, init=False)
     """Which letters are not written, and why."""
@@ -519,7 +527,7 @@ class WayBack:
         return None
 
     async def _commit(self) -> None:
-        await commit_for(self.memory, self.plan.box.commits(self.done))
+        await self.memory.commit(self.plan.box.commits(self.done))
 
 
 @app.command()
