@@ -48,7 +48,7 @@ def run_workers(
     ] = Policy().silent_after,
     debug: Debug = False,
 ) -> None:
-    """Run a program in several processes, which share the partitions of its group.
+    """Run a program of yours in several processes.
 
     A process that fails is started again, after 1 s at first and 30 s at most. One that hangs, or has more memory than --max-rss,
     is replaced. If the program cannot be imported, or an option is wrong, all end.
