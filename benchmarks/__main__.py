@@ -351,7 +351,8 @@ def broker(bootstrap: str | None) -> Iterator[str]:
 def about() -> dict[str, Any]:
     """Return the date, the machine and the versions that the numbers belong to."""
     versions = {}
-    for name in ("kafka-async-consumer", "aiokafka", "confluent-kafka", "kafka-python", "faststream", "pyarrow", "pyspark"):
+    peers = ("aiokafka", "confluent-kafka", "kafka-python", "faststream")
+    for name in ("kafka-async-consumer", *peers, "msgspec", "opentelemetry-sdk", "pyarrow", "pyspark"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
     versions["kafka"] = CURRENT

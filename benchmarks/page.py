@@ -20,6 +20,7 @@ from typing import Any, Final
 from attrs import frozen
 
 from benchmarks import lanes, svg, watched
+from benchmarks.processing import PLAIN
 
 HERE: Final = Path(__file__).parent
 PICTURES: Final = HERE / "pictures"
@@ -256,25 +257,6 @@ CONSUMERS: Final[tuple[tuple[str, tuple[Row, ...]], ...]] = (
         ),
     ),
     (
-        "What stands around a handler of 0 ms, handlers/s (CPU us per record)",
-        tuple(
-            Row(
-                label=label,
-                command="processing",
-                metrics=(("handlers_per_s", whole), ("cpu_us", fixed(1))),
-                clients={"kafka_async": f"kafka_async.{what}"},
-                scenario="around a handler",
-            )
-            for label, what in (
-                ("nothing; small values in JSON, one header", "plain"),
-                ("a span of OpenTelemetry for each record, which its SDK records and drops", "traces"),
-                ("a router of two routes, values as dataclasses", "router"),
-                ("a rate that is never reached", "rate"),
-                ("a breaker that stays closed", "breaker"),
-            )
-        ),
-    ),
-    (
         "Share groups, jobs/s",
         (
             _jobs("50 handlers of 5 ms", "50 handlers of 5 ms", "async"),
@@ -348,6 +330,20 @@ ON_SPARK: Final = (
 )
 
 
+AROUND: Final = (
+    ("nothing", PLAIN),
+    ("`rate`, never reached", "kafka_async.rate"),
+    ("`breaker`, closed", "kafka_async.breaker"),
+    ("a handler that decodes its value with msgspec", "kafka_async.decoded"),
+    ("a router that decodes the same: the second of two routes by header", "kafka_async.routed"),
+    ("`tracing`, without an SDK", "kafka_async.traced.api"),
+    ("`tracing`, with OpenTelemetry's SDK", "kafka_async.traced"),
+)
+ABOUT_AROUND: Final = """What stands around a handler: `process` with order by key and handlers of 0 ms, 100 at once, in turn.
+Values are JSON of 100 B, with the type and the producer's span in headers. The SDK makes a span and a duration of each record, and
+exports them to nowhere. A CPU is compared with that of `process` with nothing around its handler in the same round."""
+
+
 NOTES: Final = (
     (
         "throughput",
@@ -394,6 +390,22 @@ def consumers(figures: Figures) -> str:
         if shown:
             lines += [_line(f"**{heading}**", *[""] * len(PEERS)), *(_line(label, *cells) for label, cells in shown)]
     return "\n".join(lines)
+
+
+def around(figures: Figures) -> str:
+    """Return the table of what stands around a handler.
+
+    A row that was not measured is left out, and all if none was.
+    """
+    columns = ("around a handler", "handlers/s", "CPU us each", "CPU, times nothing")
+    lines = [_line(*columns), "|---" * len(columns) + "|"]
+    plain = figures.values("processing", "cpu_us", PLAIN, "around")
+    for label, client in AROUND:
+        rates, cpu = (figures.values("processing", metric, client, "around") for metric in ("handlers_per_s", "cpu_us"))
+        if rates and plain:
+            times = statistics.median(mine / bare for mine, bare in zip(cpu, plain, strict=False))
+            lines.append(_line(label, whole(statistics.median(rates)), f"{statistics.median(cpu):.1f}", f"{times:.2f}"))
+    return "\n".join([fill(" ".join(ABOUT_AROUND.split()), LINE), "", *lines]) if plain else ""
 
 
 def spark(figures: Figures) -> str:
@@ -520,6 +532,7 @@ def outputs() -> dict[Path, str]:
         ("run", run_of(figures)),
         ("consumers", consumers(figures)),
         ("notes", notes(figures)),
+        ("around", around(figures)),
         ("spark", spark(figures)),
     ):
         page = between(page, name, content)

@@ -1,8 +1,9 @@
 """How many handlers a second: ``process`` compared with what people write or install for the same purpose.
 
 Handlers of 0, 1 and 10 ms, 100 at once, of records with 1,000 keys over 6 partitions. Each client runs in a process of its own, in
-rotation; timing runs from the first handler to the last. The clients do not promise the same: ``DOES`` says what each keeps. What
-stands around a handler (``AROUND``) is measured with handlers of 0 ms, of records with small values in JSON and one header.
+rotation; timing runs from the first handler to the last. The clients do not promise the same: ``DOES`` says what each keeps.
+
+What ``process`` can put around a handler is measured apart, with handlers of 0 ms, of which it is the larger part: ``AROUND``.
 """
 
 import asyncio
@@ -14,22 +15,20 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from importlib.util import find_spec
 from typing import Any, Final
 
+from benchmarks.data import DISTINCT, values
 from benchmarks.jobs import Shape
 from benchmarks.plan import Plan, rotate
 from benchmarks.report import Group
 from kafka_async import Breaker, KafkaConsumer, Router
-from kafka_async.application.processing.process_options import ProcessOptions
 
 AT_ONCE: Final = 100
 PARTITIONS: Final = 6
 KEYS: Final = 1_000
 RECORDS: Final = {0: 200_000, 1: 40_000, 10: 10_000}
 """How many records for handlers of so many milliseconds."""
-KIND: Final = "ce_type"
-AROUND_SCENARIO: Final = "around a handler"
 SLOW: Final = "faststream"
 """Gets a tenth of the records, or it would take as long as all others together."""
 DOES: Final = {
@@ -39,22 +38,37 @@ DOES: Final = {
     "faststream": "`max_workers=100`: no order; commits what was handed out",
     "confluent.threads": "100 threads: order lost within each 1,000, which wait for the slowest of them",
 }
-
+PLAIN: Final = "plain"
+"""What the others of ``AROUND`` are compared with."""
 AROUND: Final = {
-    "kafka_async.plain": "`process` with nothing around the handler, order by key",
-    "kafka_async.traces": "`tracing=Tracing()`: a span for each attempt, which a provider of OpenTelemetry's SDK records and drops",
-    "kafka_async.router": "a `Router` with two routes by header, and values as dataclasses",
-    "kafka_async.rate": "`rate=` that is never reached",
-    "kafka_async.breaker": "a `Breaker` that stays closed",
+    PLAIN: "`process`, order by key, nothing else",
+    "kafka_async.rate": "`rate`, never reached",
+    "kafka_async.breaker": "`breaker`, closed",
+    "kafka_async.decoded": "the handler decodes the JSON value with msgspec",
+    "kafka_async.routed": "a `Router` of two routes by header, which decodes the same",
+    "kafka_async.traced.api": "`tracing`, without an SDK",
+    "kafka_async.traced": "`tracing`, with OpenTelemetry's SDK: a span and a duration each, exported to nowhere",
 }
+NEEDS: Final = {
+    "kafka_async.decoded": "msgspec",
+    "kafka_async.routed": "msgspec",
+    "kafka_async.traced.api": "opentelemetry",
+    "kafka_async.traced": "opentelemetry.sdk",
+}
+"""Packages without which one is left out."""
+TYPE: Final = "ce_type"
+NEVER: Final = 1e9
+"""Records a second that no machine begins."""
 
 
 @dataclass
 class Order:
-    """The value of a record."""
+    """What the values of ``data.values`` are."""
 
     id: int
-    item: str
+    user: str
+    amount: float
+    note: str
 
 
 class Stopwatch:
@@ -88,38 +102,71 @@ def async_handler(watch: Stopwatch, ms: int) -> Callable[[Any], Any]:
     return handle
 
 
-async def ours(bootstrap: str, topic: str, watch: Stopwatch, ms: int, order: Any) -> None:
+async def ours(bootstrap: str, topic: str, watch: Stopwatch, handler: Any, **options: Any) -> None:
     consumer = KafkaConsumer[bytes, bytes](
         topic, bootstrap_servers=bootstrap, group_id=uuid.uuid4().hex, auto_offset_reset="earliest"
     )
-    async with consumer, consumer.processing(async_handler(watch, ms), concurrency=AT_ONCE, order=order):
+    async with consumer, consumer.processing(handler, concurrency=AT_ONCE, **options):
         await watch.ended.wait()
 
 
-async def around(bootstrap: str, topic: str, watch: Stopwatch, what: str) -> None:
-    """Handle records with one thing around the handler, or with none."""
-    handler: Any = async_handler(watch, 0)
-    options: ProcessOptions = {"concurrency": AT_ONCE}
-    match what:
-        case "traces":
-            from opentelemetry.sdk.trace import TracerProvider
+def decoding(watch: Stopwatch) -> Callable[[Any], Any]:
+    """Return a handler that does itself what a route does with ``value=Order``."""
+    import msgspec
 
-            from kafka_async.adapters.tracing import Tracing
+    handle, decode = async_handler(watch, 0), msgspec.json.Decoder(Order).decode
 
-            options["tracing"] = Tracing(tracer_provider=TracerProvider())
-        case "router":
-            handler = Router()
-            handler.on(topic=topic, header=(KIND, "order.cancelled"), value=str)(async_handler(watch, 0))
-            handler.on(topic=topic, header=(KIND, "order.created"), value=Order)(async_handler(watch, 0))
-        case "rate":
-            options["rate"] = 10_000_000
-        case "breaker":
-            options["breaker"] = Breaker(on=(ConnectionError,))
-    consumer = KafkaConsumer[bytes, bytes](
-        topic, bootstrap_servers=bootstrap, group_id=uuid.uuid4().hex, auto_offset_reset="earliest"
-    )
-    async with consumer, consumer.processing(handler, **options):
-        await watch.ended.wait()
+    async def of_record(record: Any) -> None:
+        await handle(decode(record.value))
+
+    return of_record
+
+
+def routed(watch: Stopwatch) -> Router:
+    router, handle = Router(), async_handler(watch, 0)
+    router.on(header=(TYPE, "order.cancelled"), value=Order)(handle)
+    router.on(header=(TYPE, "order.created"), value=Order)(handle)
+    return router
+
+
+def traced() -> Any:
+    """Return what makes a span of each attempt, and drops it in the place of a network."""
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+    from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
+
+    from kafka_async.adapters.tracing import Tracing
+
+    class Nowhere(SpanExporter):
+        def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+            return SpanExportResult.SUCCESS
+
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(Nowhere()))
+    return Tracing(tracer_provider=provider, meter_provider=MeterProvider([InMemoryMetricReader()]))
+
+
+def traced_without_sdk() -> Any:
+    from kafka_async.adapters.tracing import Tracing
+
+    return Tracing()
+
+
+async def surrounded(client: str, bootstrap: str, topic: str, watch: Stopwatch) -> None:
+    """One of ``AROUND``."""
+    handle = async_handler(watch, 0)
+    made: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
+        PLAIN: lambda: (handle, {}),
+        "kafka_async.rate": lambda: (handle, {"rate": NEVER}),
+        "kafka_async.breaker": lambda: (handle, {"breaker": Breaker(on=ConnectionError)}),
+        "kafka_async.decoded": lambda: (decoding(watch), {}),
+        "kafka_async.routed": lambda: (routed(watch), {}),
+        "kafka_async.traced.api": lambda: (handle, {"tracing": traced_without_sdk()}),
+        "kafka_async.traced": lambda: (handle, {"tracing": traced()}),
+    }
+    handler, options = made[client]()
+    await ours(bootstrap, topic, watch, handler, **options)
 
 
 async def gathered(bootstrap: str, topic: str, watch: Stopwatch, ms: int) -> None:
@@ -182,57 +229,57 @@ def measure(client: str, bootstrap: str, topic: str, ms: int, count: int) -> dic
     """Run one client in this process."""
     watch = Stopwatch(count)
     runs: dict[str, Callable[[], Any]] = {
-        "kafka_async.key": lambda: ours(bootstrap, topic, watch, ms, "key"),
-        "kafka_async.none": lambda: ours(bootstrap, topic, watch, ms, "none"),
+        "kafka_async.key": lambda: ours(bootstrap, topic, watch, async_handler(watch, ms), order="key"),
+        "kafka_async.none": lambda: ours(bootstrap, topic, watch, async_handler(watch, ms), order="none"),
         "aiokafka.gather": lambda: gathered(bootstrap, topic, watch, ms),
         "faststream": lambda: faststream(bootstrap, topic, watch, ms),
         "confluent.threads": lambda: threads(bootstrap, topic, watch, ms),
     }
-    for name in AROUND:
-        runs[name] = partial(around, bootstrap, topic, watch, name.partition(".")[2])
-    running = runs[client]()
+    running = surrounded(client, bootstrap, topic, watch) if client in AROUND else runs[client]()
     if running is not None:
         asyncio.run(running)
     return {"handlers_per_s": count / watch.began, "cpu_us": watch.cpu / count * 1e6}
 
 
 def processing(plan: Plan, _: Sequence[Shape]) -> Iterator[Group]:
-    """Handlers a second of ``process``, and of what people write or install for the same purpose."""
+    """Handlers a second of ``process``, of what people write or install for the same purpose, and with things around handlers."""
     for ms, records in RECORDS.items():
-        records = records // 10 if plan.quick else records
-        topic = plan.topics.empty(f"processing-{ms}", PARTITIONS)
-        _fill(plan.bootstrap, topic, records)
-
-        def run(client: str, ms: int = ms, records: int = records, topic: str = topic) -> dict[str, float]:
-            return _in_a_process(client, plan.bootstrap, topic, ms, records // 10 if client == SLOW else records)
-
-        title = f"processing: handlers of {ms} ms, {AT_ONCE} at once, {KEYS:,} keys over {PARTITIONS} partitions"
-        shape = Shape(partitions=PARTITIONS, records=records)
-        yield Group(command="processing", title=title, shape=shape, runs=rotate(plan, list(DOES), run), scenario=f"{ms} ms")
-
-    records = RECORDS[0] // 10 if plan.quick else RECORDS[0]
-    topic = plan.topics.empty("processing-around", PARTITIONS)
-    _fill(plan.bootstrap, topic, records, b'{"id":1,"item":"mug"}', [(KIND, b"order.created")])
-
-    def run_around(client: str) -> dict[str, float]:
-        return _in_a_process(client, plan.bootstrap, topic, 0, records)
-
-    yield Group(
-        command="processing",
-        title="processing: what stands around a handler of 0 ms",
-        shape=Shape(partitions=PARTITIONS, records=records),
-        runs=rotate(plan, list(AROUND), run_around),
-        scenario=AROUND_SCENARIO,
-    )
+        yield _compared(plan, f"{ms} ms", f"handlers of {ms} ms", ms, records, list(DOES))
+    clients = [client for client in AROUND if client not in NEEDS or _is_installed(NEEDS[client])]
+    yield _compared(plan, "around", "around handlers of 0 ms", 0, RECORDS[0], clients)
 
 
-def _fill(bootstrap: str, topic: str, count: int, value: bytes = b"x" * 100, headers: Sequence[tuple[str, bytes]] = ()) -> None:
+def _is_installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # what it is part of is missing
+        return False
+
+
+def _compared(plan: Plan, scenario: str, what: str, ms: int, records: int, clients: list[str]) -> Group:
+    records = records // 10 if plan.quick else records
+    topic = plan.topics.empty(f"processing-{scenario.replace(' ', '-')}", PARTITIONS)
+    _fill(plan.bootstrap, topic, records, events=scenario == "around")
+
+    def run(client: str) -> dict[str, float]:
+        return _in_a_process(client, plan.bootstrap, topic, ms, records // 10 if client == SLOW else records)
+
+    title = f"processing: {what}, {AT_ONCE} at once, {KEYS:,} keys over {PARTITIONS} partitions"
+    shape = Shape(partitions=PARTITIONS, records=records, headers=scenario == "around")
+    return Group(command="processing", title=title, shape=shape, runs=rotate(plan, clients, run), scenario=scenario)
+
+
+def _fill(bootstrap: str, topic: str, count: int, *, events: bool) -> None:
+    """Write records of 100 bytes; ``events``: JSON with a type and the span of the producer in two headers."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 100})
+    texts = values(100) if events else [b"x" * 100] * DISTINCT
     for index in range(count):
         key = index * 7919 % KEYS
-        producer.produce(topic, value, b"k%d" % key, partition=key % PARTITIONS, headers=list(headers))
+        span = b"00-%032x-%016x-01" % (index + 1, index + 1)
+        headers: Any = [(TYPE, b"order.created"), ("traceparent", span)] if events else None
+        producer.produce(topic, texts[index % DISTINCT], b"k%d" % key, partition=key % PARTITIONS, headers=headers)
         if index % 50_000 == 0:
             producer.flush()
     producer.flush()

@@ -89,6 +89,28 @@ def test_the_numbers_of_one_run_are_put_together(tmp_path: Path) -> None:
     assert found.values("latency", "p50_ms", "ours", size=1000) == []
 
 
+def around(series: dict[str, dict[str, list[float]]]) -> page.Figures:
+    """Return numbers of what stands around a handler, and of handlers of 0 ms beside other clients."""
+    group = {"command": "processing", "shape": {}}
+    others = {**group, "title": "processing: handlers of 0 ms", "scenario": "0 ms", "series": {"plain": {"cpu_us": [9.0]}}}
+    own = {**group, "title": "processing: around handlers of 0 ms", "scenario": "around"}
+    return page.Figures(about={}, groups=[others, {**own, "series": series}])
+
+
+def test_what_stands_around_a_handler_is_compared_with_nothing_in_the_same_round() -> None:
+    plain = {"handlers_per_s": [500_000.0, 250_000.0, 400_000.0], "cpu_us": [2.0, 4.0, 2.5]}
+    rate = {"handlers_per_s": [300_000.0, 200_000.0, 100_000.0], "cpu_us": [3.0, 4.4, 5.0]}
+
+    *_, first, last = page.around(around({"plain": plain, "kafka_async.rate": rate})).splitlines()
+
+    assert first == "| nothing | 400,000 | 2.5 | 1.00 |"
+    assert last == "| `rate`, never reached | 200,000 | 4.4 | 1.50 |"
+
+
+def test_nothing_is_said_of_what_stands_around_a_handler_until_it_is_measured() -> None:
+    assert page.around(around({})) == ""
+
+
 @pytest.mark.parametrize(
     ("about", "complaint"),
     [
