@@ -104,6 +104,7 @@ async def test_a_request_that_does_not_come_is_given_up(monkeypatch: pytest.Monk
 async def test_slow_connections_do_not_hold_up_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slowloris: as many connections as there may be, each of which sends nothing."""
     monkeypatch.setattr(limits, "CONNECTIONS", 60)
+    monkeypatch.setattr(limits, "HEAD_SECONDS", 600.0)  # a busy machine takes seconds to open them, and none may be given up before
     async with serving() as (server, port):
         server.show(FIRST)
         idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(59)]
