@@ -45,16 +45,21 @@ class SoleMember:
             topics = (await consumer.describe_topics(topic)).topics
             partitions = frozenset(TopicPartition(topic, each.partition) for each in topics[topic].partitions)
             member = cls(group, partitions, consumer)
-            if len((await admin.describe(group)).members) > 1 or consumer.assignment() != partitions:
+            if len((await admin.describe(group)).members) > 1 or not member.owns_all:
                 raise IllegalStateError(f"group {group!r} has another member: the same command is running elsewhere")
             yield member
+
+    @property
+    def owns_all(self) -> bool:
+        """Whether no other member has any of the partitions. The topic may have grown since."""
+        return self.partitions <= self.consumer.assignment()
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit for the group. Raises ``IllegalStateError`` if another member stays, and the errors of a commit."""
         try:
             async with asyncio.timeout(PATIENCE):
                 await self.consumer.getmany(timeout_ms=0)
-                while self.consumer.assignment() != self.partitions:
+                while not self.owns_all:
                     await self.consumer.getmany(timeout_ms=_WAIT)
         except TimeoutError:
             raise IllegalStateError(f"group {self.group!r} has got another member, which stays") from None

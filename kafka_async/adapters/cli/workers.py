@@ -3,6 +3,7 @@
 What it starts and watches is in ``adapters/workers``. Must never import the program.
 """
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -66,8 +67,6 @@ def run_workers(
         output.notify(f"kafka-async: {text}")
 
     async def work() -> int:
-        import asyncio
-
         team = Team.of(workers, policy)
         async with AsyncExitStack() as stack:
             if health_port is not None:
