@@ -321,7 +321,7 @@ class Handling:
             if unit is None:
                 await self._wait_for_more()
                 continue
-            if self.queue.lanes.turns and self._bench.resting and not self._bench.rising:
+            if self._is_more(handler_threads) and self._bench.resting and not self._bench.rising:
                 self._bench.wake(2 * self._bench.woken)
             slot.stint = stint = Stint(unit)
             self._lay_out(handler_threads)
@@ -357,6 +357,14 @@ class Handling:
                 return unit
             self.queue.interrupted(unit, self.run.clock())  # it was lost meanwhile
         return self._take()
+
+    def _is_more(self, handler_threads: HandlerThreads) -> bool:
+        """Whether there is something for another worker.
+
+        A worker that was woken rests once more if the turn ended before it could begin. What was laid out while it did not rest
+        would wait for the handlers that run by then, which may take for ever.
+        """
+        return bool(self.queue.lanes.turns or handler_threads.laid_out)
 
     def _take(self) -> Unit | None:
         unit: Unit | None = self.queue.take() if self.settings.batch is None else self.queue.take_pack()
@@ -439,7 +447,7 @@ class Handling:
         self._begin_turn(now)
         handler_threads.turn_ends = 0.0 if self.run.halted or self.doubtful else now + ALONE
         self._lay_out(handler_threads)
-        if self.queue.lanes.turns and self._bench.resting and not self._bench.rising:
+        if self._is_more(handler_threads) and self._bench.resting and not self._bench.rising:
             self._bench.wake()
 
     def _succeeded(self, unit: Unit, now: float) -> None:

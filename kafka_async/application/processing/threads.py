@@ -117,9 +117,18 @@ class Threads:
         self._waiting.append(event)
         try:
             await event.wait()
-        finally:
-            if not event.is_set():
+        except BaseException:
+            if event.is_set():
+                self._one_is_free()  # it was meant for this call, which has no use for it any more
+            else:
                 self._waiting.remove(event)
+            raise
+
+    def _one_is_free(self) -> None:
+        if self._waiting:
+            self._waiting.popleft().set()
+        else:
+            self.freed()
 
     def _take_in(self) -> None:
         """Calls have ended; on the event loop."""
@@ -135,10 +144,8 @@ class Threads:
             else:
                 self._idle.append(line)
             call.ended.set()
-            if self._waiting:
-                self._waiting.popleft().set()
-            elif used_up:
-                self.freed()
+            if self._waiting or used_up:
+                self._one_is_free()
 
     # --- on a thread -----------------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import pytest
 from anyio import from_thread
 
 from kafka_async import KafkaConsumer, ShareConsumer
+from kafka_async.application.processing.handling import TURN
 from kafka_async.application.processing.processing import Processing
 from kafka_async.application.processing.threads import Threads
 from kafka_async.testing import Cluster
@@ -82,6 +83,24 @@ async def test_a_handler_that_hangs_is_left_behind_at_the_end_of_the_drain(
     assert all(thread.daemon for thread in hanging.threads), "the interpreter may exit"
     assert caplog.text.count("its handler goes on though its time is over") == 1
     assert "3 threads go on with plain functions whose time is over" in caplog.text
+
+
+@pytest.mark.parametrize("concurrency", [3, 4, 8])
+async def test_every_worker_begins_though_the_event_loop_is_busy(make: Made, hanging: Hanging, concurrency: int) -> None:
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+
+    def busy() -> None:
+        began = time.monotonic()
+        while time.monotonic() - began < 1.2 * TURN:  # no turn is long enough for two workers
+            pass
+        if not over.is_set():
+            loop.call_soon(busy)
+
+    async with make() as consumer:
+        loop.call_soon(busy)
+        async with consumer.processing(hanging, concurrency=concurrency, drain_timeout_ms=200):
+            await until(lambda: len(hanging.began) == concurrency, 10)
+            over.set()
 
 
 @pytest.mark.parametrize("how", ["drain", "stop", "second cancellation"])
@@ -160,6 +179,30 @@ async def test_a_call_waits_for_a_thread_and_gives_its_place_up_if_it_is_cancell
     with pytest.raises(ValueError, match="x"):
         await threads.run(int, "x")
     assert freed
+    threads.close()
+
+
+@pytest.mark.parametrize("others", [0, 1])
+async def test_a_call_that_is_cancelled_as_it_gets_a_thread_gives_it_to_the_next(others: int) -> None:
+    go_on, freed = threading.Event(), list[bool]()
+    threads = Threads(1, lambda: freed.append(True))
+
+    async def run_and_cancel() -> None:
+        await threads.run(go_on.wait, 10)
+        second.cancel()  # in the step before the one in which it would hear of the thread
+
+    first = asyncio.create_task(run_and_cancel())
+    await until(lambda: threads.used_up)
+    second = asyncio.create_task(threads.run(int, "2"))
+    more = [asyncio.create_task(threads.run(int, "3")) for _ in range(others)]
+    await asyncio.sleep(0)
+    go_on.set()
+    await first
+    await until(second.done)
+    assert second.cancelled()
+    async with asyncio.timeout(10):
+        assert [await task for task in more] == [3] * others
+    assert freed, "workers that rest until there is a thread hear of it"
     threads.close()
 
 
