@@ -55,7 +55,7 @@ class PartitionProgress:
     _base: int = field(default=0, init=False)
     """Number of the record that the arrays start with."""
     _first: int = field(default=0, init=False)
-    """Index of the first record that is not done; the length of the arrays if all are."""
+    """Index of a record before which all are done."""
     _arrivals: deque[tuple[int, float, int | None]] = field(factory=deque, init=False)
     """Number of a record, when it and those after it were received, and the epoch of their leader."""
     _look_at: int = field(default=0, init=False)
@@ -78,6 +78,7 @@ class PartitionProgress:
 
     def receive(self, records: Sequence[Record], now: float) -> int:
         """Note that these records, which follow what was received, came at ``now``. Return the number of the first."""
+        self._go_on()
         number, epoch = self._base + len(self._offsets), records[0].leader_epoch
         self._arrivals.append((number, now, epoch))
         if epoch != records[-1].leader_epoch:  # epochs only grow in a log
@@ -116,15 +117,23 @@ class PartitionProgress:
 
     def mark(self, number: int) -> None:
         """The record with this number is done."""
-        index = number - self._base
-        flags = self._flags
-        flags[index] = 1
+        self._flags[number - self._base] = 1
         self.unfinished -= 1
-        if index == self._first:
-            first = flags.find(0, index)
-            self._first = first = len(flags) if first < 0 else first
-            if first >= _COMPACT_AT and 2 * first >= len(flags):
-                self._compact()
+
+    @property
+    def _first_left(self) -> int:
+        """Index of the first record that is not done; the length of the arrays if all are.
+
+        It is looked for where it is needed, and not after each record: a search costs as much as all the rest of ``mark``.
+        """
+        first = self._flags.find(0, self._first)
+        return len(self._flags) if first < 0 else first
+
+    def _go_on(self) -> None:
+        """Begin the next search where the last one ended, and give back the room of what is done before."""
+        self._first = first = self._first_left
+        if first >= _COMPACT_AT and 2 * first >= len(self._flags):
+            self._compact()
 
     def _compact(self) -> None:
         kept = self._first - 1  # the last one that is done stays: it says what can come next
@@ -142,7 +151,7 @@ class PartitionProgress:
 
         ``also``: numbers of records to count as done. ``None``: nothing was received and there is no position. Without metadata.
         """
-        first = self._first
+        first = self._first_left
         while first < len(self._offsets) and (self._flags[first] or first + self._base in also):
             first += 1
         if first < len(self._offsets):
@@ -188,7 +197,7 @@ class PartitionProgress:
     @property
     def oldest(self) -> tuple[int, float] | None:
         """Offset of the first unfinished record and when it was received; ``None`` if all are done."""
-        first = self._first
+        first = self._first_left
         offsets = self._offsets[first : first + 1]  # in one step, for threads that look
         if not offsets:
             return None
@@ -198,7 +207,7 @@ class PartitionProgress:
     @property
     def ahead(self) -> int:
         """Records that are done after the first one that is not."""
-        return len(self._flags) - self._first - self.unfinished
+        return len(self._flags) - self._first_left - self.unfinished
 
     @property
     def unfinished_bytes(self) -> int:
@@ -208,7 +217,7 @@ class PartitionProgress:
     @property
     def span(self) -> int:
         """Records from the first one that is not done on."""
-        return len(self._flags) - self._first
+        return len(self._flags) - self._first_left
 
     def too_far(self, *, keep_done: bool) -> bool:
         """Whether no more records should be taken until the oldest one is done."""
@@ -219,7 +228,7 @@ class PartitionProgress:
             return ahead >= MOST_AHEAD
         if 2 * _RUN_BYTES * min(ahead, self.unfinished) <= ROOM:  # all runs fit, even if each of these records ends one
             return False
-        done, first = len(self._offsets) + self._base - self.unfinished, self._base + self._first
+        done, first = len(self._offsets) + self._base - self.unfinished, self._base + self._first_left
         if done >= self._look_at or (self._exceeds and first != self._seen_from):  # seldom, as it looks at each run
             room = MOST_AHEAD - (ahead - self._covered())
             self._look_at, self._seen_from, self._exceeds = done + max(_LOOK_AFTER, room // 2), first, room <= 0
