@@ -146,6 +146,7 @@ class Pinning:
         if not self.asked.committed_only or not ranges:
             return Pinned(ranges=ranges, losses=tuple(self._losses))
         with self.connect(isolation_level="read_committed") as consumer:
+            consumer.describe_topics(*self.asked.topics)  # for their leaders: else they are asked for after a backoff, 0.1 s
             stable = self._ends(consumer, {partition: start for partition, (start, _) in ranges.items()})
         return self._without_open_transactions(ranges, stable)
 

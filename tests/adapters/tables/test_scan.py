@@ -76,6 +76,12 @@ def test_offsets_are_pinned_once_for_all_who_read() -> None:
         assert len(found.cluster.requests(Api.LIST_OFFSETS)) == before
 
 
+def test_no_backoff_is_waited_for_where_nothing_fails() -> None:
+    with filled() as found:
+        long = {"retry_backoff_ms": 60_000, "retry_backoff_max_ms": 60_000, "default_api_timeout_ms": 10_000}
+        assert found.scan("a", **long).count() == 100
+
+
 def test_the_ranges_of_a_scan_are_read_again() -> None:
     with filled(partitions=2) as found:
         table = found.scan("a", since={0: 10}, until={1: 50})
