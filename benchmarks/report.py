@@ -115,7 +115,9 @@ METRICS: Final[dict[str, tuple[Metric, ...]]] = {
     "tables": (
         Metric("records_per_s", "records/s", ",.0f", True),
         Metric("seconds", "s", ".2f"),
+        Metric("cpu_s", "CPU s", ".2f"),
         Metric("cpu_us_per_record", "CPU us/record", ".3f"),
+        Metric("peak_rss_mib", "peak RSS MiB", ".0f"),
     ),
     "watching": (Metric("seconds", "s", ".2f"), Metric("cpu_s", "CPU s", ".2f")),
     "spark batch": _SPARK,

@@ -51,6 +51,7 @@ AIOKAFKA: Final = ("aiokafka.getmany",)
 CONFLUENT: Final = ("confluent.consume", "confluent.tuned")
 PEERS: Final = ("aiokafka.getmany", "aiokafka.iterate", *CONFLUENT, "confluent.aio", "kafka_python.poll")
 
+SCAN: Final = "kafka_async.scan"
 SPARK: Final = "kafka_async.read"
 JVM: Final = ("jvm.default",)
 TUNED: Final = ("jvm.tuned",)
@@ -92,6 +93,12 @@ TARGETS: Final = (
     Target("rebalance", GETMANY, "second_ms", 1, ("confluent.consume",)),
     Target("rebalance", GETMANY, "kept_gap_ms", 1, ("confluent.consume",)),
     Target("distance", GETMANY, "records_per_s", 0.9, ("raw.fetch",), scenarios=("20 ms",)),
+    Target("tables", SCAN, "records_per_s", 0.6, ("kafka_async.getarrow",), scenarios=("raw",)),
+    Target("tables", SCAN, "peak_rss_mib", 300, scenarios=("raw",)),
+    Target("tables", "kafka_async.json", "cpu_us_per_record", 1.5, scenarios=("values",)),
+    Target("tables", "kafka_async.avro", "cpu_us_per_record", 1 / 3, ("fastavro",), scenarios=("values",)),
+    Target("tables", "kafka_async.ten", "cpu_s", 1.5, scenarios=("ten",)),
+    Target("tables", "kafka_async.json.2", "records_per_s", 1.6, ("kafka_async.json",), scenarios=("json",)),
     *_faults(GETMANY),
     *_faults(f"{GETMANY} (848)"),
     Target("spark batch", SPARK, "rows_per_s", 3.2, JVM, _of(100)),

@@ -6,6 +6,7 @@ writing the same one; one that a killed process has left is not locked, and is w
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -25,10 +26,14 @@ class BusyError(OSError):
 def whole_file(path: Path) -> Iterator[Any]:
     """Yield a ``pyarrow.NativeFile`` whose content is in ``path`` after the block, unless the block raises.
 
-    Raises ``BusyError`` if another process is at it, and what writing raises.
+    A link stays, and the file that it leads to is replaced. Raises ``BusyError`` if another process is at it, ``OSError`` for a
+    device or a pipe, and what writing raises.
     """
     import pyarrow as pa
 
+    if path.exists() and not path.is_file():  # renamed to /dev/null, a file would be in the way of all programs
+        raise OSError(errno.EINVAL, "is no file, and cannot be replaced by one", str(path))
+    path = path.resolve()
     partial = path.with_name(path.name + PARTIAL)
     lock = _locked(partial)
     try:

@@ -61,6 +61,12 @@ def moment(option: str, given: Any, topics: tuple[str, ...]) -> Moment:
     raise TypeError(f"{option}={given!r}: expected {_EXPECTED}")
 
 
+def check_order(since: Moment, until: Moment) -> None:
+    """Raise ``KafkaConfigurationError`` for a time before which the other one is."""
+    if since.kind == until.kind == "time" and since.ms > until.ms:
+        raise KafkaConfigurationError("since is after until")
+
+
 def _of_text(option: str, text: str) -> Moment:
     if (kind := _WORDS.get(text.lower())) is not None:
         return Moment(option=option, kind=kind)

@@ -22,7 +22,7 @@ from ...model import TopicPartition
 from ...values import define, field, frozen
 from ..ranges.offsets import Offsets, Ranges, below, names_of
 from ..ranges.planner import OffsetRange
-from .moments import Moment
+from .moments import Moment, check_order
 
 if TYPE_CHECKING:
     from ...events import TopicDescription
@@ -137,14 +137,16 @@ class Pinning:
         """
         with self.connect(isolation_level="read_uncommitted") as consumer:
             topics = self._topics(consumer)
-            partitions = self._partitions(topics)
             ids = {name: topic.topic_id for name, topic in topics.items() if topic.topic_id is not None}
+            self._check_ids(ids)  # before partitions: a topic that was made anew may have fewer, which would say less
+            partitions = self._partitions(topics)
             begins = consumer.beginning_offsets(partitions) if partitions else {}
             ends = self._ends(consumer, begins)
             ranges = self._ranges(consumer, ids, begins, ends)
         if not self.asked.committed_only or not ranges:
             return Pinned(ranges=ranges, losses=tuple(self._losses))
         with self.connect(isolation_level="read_committed") as consumer:
+            consumer.describe_topics(*self.asked.topics)  # for their leaders: else they are asked for after a backoff, 0.1 s
             stable = self._ends(consumer, {partition: start for partition, (start, _) in ranges.items()})
         return self._without_open_transactions(ranges, stable)
 
@@ -156,6 +158,11 @@ class Pinning:
             if name not in topics:
                 raise UnknownTopicOrPartitionError(f"topic {name!r} does not exist{did_you_mean(name, consumer.topics())}")
         return topics
+
+    def _check_ids(self, ids: Mapping[str, UUID]) -> None:
+        for topic, topic_id in (self.asked.ranges.topic_ids if self.asked.ranges is not None else {}).items():
+            if ids.get(topic, topic_id) != topic_id:
+                raise DataLossError(f"topic {topic!r} was deleted and created again since its offsets were pinned")
 
     def _partitions(self, topics: "Mapping[str, TopicDescription]") -> list[TopicPartition]:
         there = {TopicPartition(name, part.partition) for name, topic in topics.items() for part in topic.partitions}
@@ -184,9 +191,6 @@ class Pinning:
     def _ranges(self, consumer: "KafkaConsumer", ids: Mapping[str, UUID], begins: Offsets, ends: Offsets) -> PinnedRanges:
         asked = self.asked
         if asked.ranges is not None:
-            for topic, topic_id in asked.ranges.topic_ids.items():
-                if ids.get(topic, topic_id) != topic_id:
-                    raise DataLossError(f"topic {topic!r} was deleted and created again since its offsets were pinned")
             found = dict(asked.ranges)
             return PinnedRanges(
                 self._within(found, begins, self._ends(consumer, {tp: end for tp, (_, end) in found.items()})),
@@ -196,6 +200,7 @@ class Pinning:
             )
         now = round(self.clock() * 1000)
         since, until = asked.since.at(now), asked.until.at(now)
+        check_order(since, until)
         starts = self._resolved(consumer, since, begins, ends, since.ms)
         stops = self._resolved(consumer, until, begins, ends, until.ms + asked.late)
         both = {tp: (starts[tp], stops[tp]) for tp in begins}

@@ -25,7 +25,7 @@ from ..ranges.planner import OffsetRange, plan
 from . import frames
 from .forms import ValueForm
 from .layout import TableLayout, check_columns, layout_of
-from .moments import Moment, moment, partition_of, span
+from .moments import Moment, check_order, moment, partition_of, span
 from .pinning import Asked, Pinned, PinnedRanges, Pinning, topics_of
 from .progress import Counter, ScanProgress, for_people
 from .streams import STOP_MS, Job, Opened, Stretch, read
@@ -63,6 +63,8 @@ _PARTS: Final = 4
 """Parts of a scan for each process, so that none waits long for the others in the end."""
 _LEAST_PART: Final = 100_000
 """Offsets of a part at least, unless there are processes without one."""
+_SOME_TIME: Final = 1 << 60
+"""Milliseconds, so late that every span before it begins after 1970: to compare two spans before now."""
 _log = logging.getLogger("kafka_async.scan")
 
 
@@ -135,6 +137,8 @@ def scan(
         raise KafkaConfigurationError(
             f"on_loss={on_loss!r}: expected 'raise' or 'skip'{did_you_mean(str(on_loss), ('raise', 'skip'))}"
         )
+    if not (progress is None or isinstance(progress, bool) or callable(progress)):
+        raise TypeError(f"progress={progress!r}: expected True, False or a function")
     asked = _asked(topics, since, until, late, partitions, ranges)
     consumer = _consumer_options(options)
     isolation = ConsumerConfig.from_options(consumer).isolation_level
@@ -157,6 +161,9 @@ def scan(
 def _asked(
     topics: Sequence[str], since: Any, until: Any, late: Any, partitions: Sequence[Any] | None, ranges: Mapping[Any, Any] | None
 ) -> Asked:
+    for name in topics:
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"topics: {name!r} is no name; several topics are given one after the other: scan('a', 'b')")
     if ranges is not None:
         pinned = ranges if isinstance(ranges, PinnedRanges) else PinnedRanges(_checked(ranges))
         named = topics_of(pinned, topics)
@@ -165,11 +172,11 @@ def _asked(
         if (since, until, partitions) != ("beginning", "now", None):
             raise KafkaConfigurationError("ranges say what is read: since, until and partitions cannot be given beside them")
     else:
-        pinned, named = None, topics_of((), ()) or tuple(dict.fromkeys(topics))
+        pinned, named = None, tuple(dict.fromkeys(topics))
         if not named:
             raise TypeError("scan() needs the name of a topic, or ranges")
-    if not all(isinstance(name, str) and name for name in named):
-        raise TypeError(f"topics: {named!r}; expected names")
+    if partitions is not None and not len(partitions):
+        raise KafkaConfigurationError("partitions: there are none; leave it out to read all")
     return Asked(
         topics=named,
         partitions=tuple(sorted({partition_of("partitions", each, named) for each in partitions or ()})),
@@ -181,8 +188,8 @@ def _asked(
 
 
 def _after(since: Moment, until: Moment) -> Moment:
-    if since.kind == until.kind == "time" and since.ms > until.ms:
-        raise KafkaConfigurationError("since is after until")
+    if since.kind == until.kind:  # else it depends on when the scan is used
+        check_order(since.at(_SOME_TIME), until.at(_SOME_TIME))
     return until
 
 

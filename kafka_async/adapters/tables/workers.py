@@ -38,7 +38,7 @@ _START: Final = (
 _SURROUNDINGS: Final = {"OPENBLAS_NUM_THREADS": "1"}
 """pyarrow imports numpy, which would start a thread for each processor, and these spin for a tenth of a second for nothing."""
 _PATIENCE: Final = 5.0
-"""Seconds that a worker has to end."""
+"""Seconds that a worker whose connection has ended has to say how it died."""
 
 Task = tuple[OffsetRange, ...]
 
@@ -156,12 +156,10 @@ class Workers:
         self.stop()
         for worker in self._workers:
             worker.link.close()
+            # It has nothing to end in order, and one that is still importing does not see that its link was closed.
+            worker.process.kill()
         for worker in self._workers:
-            try:
-                worker.process.wait(_PATIENCE)
-            except subprocess.TimeoutExpired:
-                worker.process.kill()
-                worker.process.wait()
+            worker.process.wait()
 
 
 def _started(job: bytes) -> Worker:

@@ -94,7 +94,7 @@ def decoder(
             decoder=StringDecoder(columns=(("value", pa.string()),)), kinds=(("value", pa.string()),), on_bad=on_bad
         )
     if values == "json":
-        return _json(schema, registry, topics, timezone, sample, on_bad)
+        return _without_clash(_json(schema, registry, topics, timezone, sample, on_bad))
     try:
         found: ValueDecoder | None
         if values == "protobuf" and hasattr(schema, "DESCRIPTOR"):
@@ -104,7 +104,16 @@ def decoder(
     except KafkaConfigurationError as error:
         raise _renamed(error) from None
     assert found is not None  # noqa: S101  # only "binary" has none
-    return FieldsDecoder(decoder=found, kinds=found.columns, on_bad=on_bad)
+    return _without_clash(FieldsDecoder(decoder=found, kinds=found.columns, on_bad=on_bad))
+
+
+def _without_clash(made: "FieldsDecoder") -> "FieldsDecoder":
+    """Return the decoder, unless values have fields that are called as the columns about bad values."""
+    about = {name for name, _ in _ABOUT_BAD} if made.on_bad == "column" else frozenset[str]()
+    for name, _ in made.kinds:
+        if name in about:
+            raise ValueError(f"schema: {name!r} is a column about bad values; on_bad='null' or 'raise' leave its name to the field")
+    return made
 
 
 def _of_class(schema: Any, registry: Registered | None, message: str | None) -> ValueDecoder:

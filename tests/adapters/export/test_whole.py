@@ -119,6 +119,29 @@ except OSError as error:
     assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [("orders.parquet", b"before")]
 
 
+def test_a_device_or_a_pipe_is_not_replaced_by_a_file(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (tmp_path / "link").symlink_to(pipe)
+    for path in (pipe, tmp_path / "link", tmp_path):
+        with pytest.raises(OSError, match="is no file, and cannot be replaced by one") as caught:
+            write_whole(path, b"one")
+        assert caught.value.filename == str(path)
+    assert pipe.is_fifo()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["link", "pipe"]
+
+
+def test_a_link_stays_and_leads_to_the_new_content(tmp_path: Path) -> None:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    link = tmp_path / "newest.parquet"
+    link.symlink_to("disk/orders.parquet")
+    for data in (b"one", b"another"):
+        write_whole(link, data)
+        assert link.is_symlink()
+        assert [(each.name, each.read_bytes()) for each in folder.iterdir()] == [("orders.parquet", data)]
+
+
 def test_a_name_in_a_folder_that_is_not_there_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=os.path.join("nowhere", "orders")):
         write_whole(tmp_path / "nowhere" / "orders.csv", b"")

@@ -76,6 +76,12 @@ def test_offsets_are_pinned_once_for_all_who_read() -> None:
         assert len(found.cluster.requests(Api.LIST_OFFSETS)) == before
 
 
+def test_no_backoff_is_waited_for_where_nothing_fails() -> None:
+    with filled() as found:
+        long = {"retry_backoff_ms": 60_000, "retry_backoff_max_ms": 60_000, "default_api_timeout_ms": 10_000}
+        assert found.scan("a", **long).count() == 100
+
+
 def test_the_ranges_of_a_scan_are_read_again() -> None:
     with filled(partitions=2) as found:
         table = found.scan("a", since={0: 10}, until={1: 50})
@@ -315,6 +321,8 @@ def test_the_plan_says_what_will_be_read() -> None:
         ({"columns": ["offset", "offset"]}, "each once"),
         ({"columns": ["offest"]}, "columns: 'offest' is not one of"),
         ({"since": "2026-01-02", "until": "2026-01-01"}, "since is after until"),
+        ({"since": "-1h", "until": "-2h"}, "since is after until"),
+        ({"partitions": []}, "partitions: there are none; leave it out to read all"),
         ({"ranges": {A0: (0, 5)}, "since": "-1h"}, "ranges say what is read"),
         ({"ranges": {A0: (5, 0)}}, "expected TopicPartition"),
         ({"ranges": {}}, "there are none"),
@@ -332,8 +340,20 @@ def test_a_scan_is_of_something() -> None:
         scan()
     with pytest.raises(TypeError, match="unknown option 'bootstrap_server'; did you mean 'bootstrap_servers'"):
         scan("a", bootstrap_server="x")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"topics: \['a', 'b'\] is no name; several topics are given one after the other"):
+        scan(["a", "b"])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="progress='bar': expected True, False or a function"):
+        scan("a", progress="bar")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="n=-1"):
         scan("a").head(-1)
+
+
+def test_times_of_which_one_depends_on_now_are_compared_at_the_first_use() -> None:
+    with filled() as found:
+        table = found.scan("a", since="2100-01-01", until="-1h")
+        with pytest.raises(KafkaConfigurationError, match="since is after until"):
+            table.count()
+        assert found.scan("a", since="-2h", until="-1h").count() == 0
 
 
 def test_offsets_that_begin_behind_their_end_are_refused() -> None:

@@ -135,5 +135,8 @@ def test_what_makes_no_sense_is_refused_at_once(given: dict[str, Any], match: st
 def test_columns_that_are_not_there_are_named_once_the_fields_are_known(orders: Scanned) -> None:
     with pytest.raises(KafkaConfigurationError, match="columns: 'itm' is not one of id, item"):
         orders.scan("a", values="json", schema=DDL, columns=["itm"]).to_arrow()
+    with pytest.raises(KafkaConfigurationError, match="schema: '_corrupt' is a column about bad values; on_bad='null' or 'raise'"):
+        orders.scan("a", values="json", schema="_corrupt STRING")
+    assert "_corrupt" in orders.scan("a", values="json", schema="_corrupt STRING", on_bad="null").schema.names
     with pytest.raises(KafkaConfigurationError, match="_kafka_offset' is a column of the record"):
         orders.scan("a", values="json", schema="_kafka_offset BIGINT").to_arrow()

@@ -142,6 +142,27 @@ def test_a_loop_that_is_cancelled_leaves_no_process_when_asyncio_is_over(large: 
     assert children() == before
 
 
+def test_a_process_that_is_frozen_is_gone_when_asyncio_is_over(large: Scanned) -> None:
+    """So is one that is still importing, on a machine that is busy: neither sees that its link was closed."""
+    before = children()
+
+    async def read() -> None:
+        async for _ in large.scan("a", processes=2):
+            pass
+
+    async def cancelled() -> None:
+        reading = asyncio.create_task(read())
+        await asyncio.to_thread(wait_until, lambda: len(children() - before) == 2)
+        for pid in children() - before:
+            os.kill(pid, signal.SIGSTOP)
+        reading.cancel()
+        with suppress(asyncio.CancelledError):
+            await reading
+
+    asyncio.run(cancelled())
+    assert children() == before
+
+
 PROGRAM = """
 import time
 from pathlib import Path
