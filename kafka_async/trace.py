@@ -222,6 +222,11 @@ def plural(count: int) -> str:
     return "" if count == 1 else "s"
 
 
+def counted(count: int, noun: str) -> str:
+    """Return ``1 broker`` or ``12,000 brokers``."""
+    return f"{count:,} {noun}{plural(count)}"
+
+
 def connection_outage(node: str) -> str:
     """Return the name of the outage that ends when a connection to ``node`` is open."""
     return f"the connection to {node}"

@@ -6,7 +6,8 @@ session ends.
 
 import asyncio
 import signal
-from collections.abc import Coroutine
+import time
+from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any, Final, TypeVar
 
@@ -14,6 +15,8 @@ T = TypeVar("T")
 
 EXIT_CODE: Final = 128 + signal.SIGTERM
 """The exit code of a process that ended by SIGTERM, as in shells: 143."""
+SAME_REQUEST: Final = 1.0
+"""Seconds after a signal in which another one is the same request: ``timeout`` signals a process and then its whole group."""
 
 
 class Terminated(Exception):  # not an error: it shows how the program ended
@@ -21,14 +24,13 @@ class Terminated(Exception):  # not an error: it shows how the program ended
 
 
 async def until_terminated(main: Coroutine[Any, Any, T], gone: asyncio.Event | None = None) -> T:
-    """Await ``main``; SIGTERM cancels it, and so does ``gone``. A second SIGTERM ends the process at once.
+    """Await ``main``; SIGTERM cancels it, and so does ``gone``. A second SIGTERM, a second later or more, ends the process at once.
 
     Raises ``Terminated`` if ``main`` has ended by that cancellation. Outside the main thread signals belong to other code, and
     this only awaits.
     """
     task = asyncio.ensure_future(main)
     loop = asyncio.get_running_loop()
-
     asked = False
 
     def cancel() -> None:
@@ -37,12 +39,8 @@ async def until_terminated(main: Coroutine[Any, Any, T], gone: asyncio.Event | N
             asked = True
             task.cancel(Terminated)
 
-    def terminate(_number: int, _frame: FrameType | None) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        loop.call_soon_threadsafe(cancel)
-
     try:
-        before = signal.signal(signal.SIGTERM, terminate)
+        before = signal.signal(signal.SIGTERM, _handler(lambda: loop.call_soon_threadsafe(cancel)))
     except ValueError:  # not the main thread
         return await task
     watching = asyncio.ensure_future(gone.wait()) if gone is not None else None
@@ -60,13 +58,30 @@ async def until_terminated(main: Coroutine[Any, Any, T], gone: asyncio.Event | N
         signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
 
 
+def _handler(cancel: Callable[[], object]) -> Callable[[int, FrameType | None], None]:
+    """Return a handler that calls ``cancel`` for the first signal, and ends the process for one that comes later."""
+    first_at: float | None = None
+
+    def terminate(number: int, _frame: FrameType | None) -> None:
+        nonlocal first_at
+        now = time.monotonic()  # the event loop's clock may be a virtual one
+        if first_at is None:
+            first_at = now
+            cancel()
+        elif now - first_at >= SAME_REQUEST:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+
+    return terminate
+
+
 def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None) -> T:
     """Run a coroutine as ``asyncio.run`` does, and end it cleanly at SIGTERM too. Return what it returns.
 
     SIGTERM cancels ``main``, as Ctrl-C does: ``async with consumer`` is left, the member leaves its group, and the others get its
     partitions at once instead of after ``session_timeout_ms``. The exit code is then 143. Records that a cancelled task holds are
     not consumed: they are read again. To finish them first, call ``consumer.stop()`` in a signal handler, or use ``process``. A
-    second SIGTERM ends the process at once.
+    second SIGTERM, a second later or more, ends the process at once.
 
     Raises what ``main`` raises, ``SystemExit(143)`` after SIGTERM, ``RuntimeError`` if an event loop runs already.
     """

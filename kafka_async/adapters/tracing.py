@@ -410,7 +410,7 @@ def _extracted(headers: Headers, fields: Collection[str]) -> Context:
     try:
         return propagate.extract(headers, Context(), _RECEIVED)
     except Exception as error:  # a propagator that is not robust; a record of strange headers is handled like any other
-        _LOG.debug("the headers of a record are no context", exc_info=error)
+        _LOG.debug("the headers of a record are not a context", exc_info=error)
         return Context()
 
 

@@ -49,7 +49,7 @@ class ConsumerInterceptor(Protocol):
 
 
 def check_listener(listener: Any) -> None:
-    """Raise ``TypeError`` for what is no listener, and for one whose methods would not run when they are called."""
+    """Raise ``TypeError`` for what is not a listener, and for one whose methods would not run when they are called."""
     if listener is None:
         return
     if not isinstance(listener, ConsumerRebalanceListener):

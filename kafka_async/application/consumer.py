@@ -372,7 +372,7 @@ class KafkaConsumer(Generic[K, V]):
         - ``rate`` (None): how many records begin in a second, at most, in this process; or an async context manager that is entered
           around each attempt of an ``async def``.
         - ``breaker`` (None): ``Breaker(on=(ConnectionError,))`` begins no handler while what handlers depend on is down; failures
-          meanwhile are no attempts.
+          meanwhile do not count as attempts.
         - ``too_many_failures`` (None): ``(50, 100)`` raises ``TooManyFailuresError`` once 50 of the last 100 records were skipped
           or went to ``on_failure``.
         - ``tracing`` (None): ``kafka_async.adapters.tracing.Tracing()`` makes a span of OpenTelemetry for each attempt, linked to
@@ -391,7 +391,7 @@ class KafkaConsumer(Generic[K, V]):
 
         Its value has ``statistics()``, ``pause()``, ``resume()``, ``await drain()`` and ``await wait()``. When the block is left,
         no more handlers start, running ones get ``drain_timeout_ms``, and what is done is committed. If processing fails, the body
-        is cancelled and the block raises the cause.
+        is cancelled and the block raises the cause. Otherwise raises as ``process`` does.
         """
         from .processing.process_settings import checked
         from .processing.settlement import processing_of

@@ -170,14 +170,15 @@ class Decoder:
         try:
             while taken < max_records and (self._left or self._open()):
                 placed = next(self._rows)
-                row = placed[0]
-                if row[0] >= self.next_offset:
+                offset = placed[0][0]
+                if offset >= self.next_offset:
                     if not take(placed):
                         self._rows = chain((placed,), self._rows)
                         return
                     taken += 1
-                    self.next_offset = row[0] + 1
-                    self.epoch = -1 if row[7] is None else row[7]
+                    self.next_offset = offset + 1
+                    epoch = placed[0][7]
+                    self.epoch = -1 if epoch is None else epoch
                 self._left -= 1
                 if not self._left and self._batch is not None:
                     self._pass(self._batch)
@@ -289,51 +290,42 @@ def _rows(header: BatchHeader, body: bytes, limit: int) -> Iterator[Placed]:
     previous = -1
     highest = header.last_offset - header.base_offset
     epoch = header.leader_epoch if header.leader_epoch >= 0 else None
-    append_time = header.attributes & APPEND_TIME
+    append_time = bool(header.attributes & APPEND_TIME)
+    kind = int(append_time)
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
     for left in range(header.record_count - 1, -1, -1):
-        start, end = _record_bounds(body, place)
-        place = end
-        timestamp_delta, delta, (key, key_end), (value, value_end), headers = _record(body[start:end], room, limit)
-        room -= len(headers)
+        try:
+            length, start = _varint(body, place)
+            place = start + length
+            if length < 0 or place > len(body):
+                raise corrupt(Flaw.RECORD_LENGTH)
+            data = body[start:place]  # so that what reads past the record is an IndexError
+            timestamp_delta, at = _varint(data, 1, 64)  # byte 0: attributes, of which none is defined
+            delta, at = _varint(data, at)
+            key, key_end = _sized(data, at)
+            value, value_end = _sized(data, key_end)
+            headers: Headers = ()
+            at = value_end + 1
+            if data[value_end]:  # most records have none
+                headers, at = _headers(data, value_end, room, limit)
+                room -= len(headers)
+        except IndexError as error:
+            raise corrupt(Flaw.RECORD_CUT) from error
+        if at != length:
+            raise corrupt(Flaw.RECORD_LENGTH)
         if not previous < delta <= highest:
             raise corrupt(Flaw.OFFSET_DELTA)
         previous = delta
-        timestamp = header.max_timestamp if append_time else header.base_timestamp + timestamp_delta
+        timestamp = header.max_timestamp if append_time else base_timestamp + timestamp_delta
         if not -INT64_MAX - 1 <= timestamp <= INT64_MAX:
             raise corrupt(Flaw.TIMESTAMP)
         if not left and place != len(body):
             raise corrupt(Flaw.COUNT_LOW)
-        row = header.base_offset + delta, timestamp, 1 if append_time else 0, key, value, headers, None, epoch
+        row = base_offset + delta, timestamp, kind, key, value, headers, None, epoch
         yield row, start + key_end, start + value_end
 
 
-def _record_bounds(body: bytes, place: int) -> tuple[int, int]:
-    try:
-        length, start = _varint(body, place)
-    except IndexError as error:
-        raise corrupt(Flaw.RECORD_CUT) from error
-    if length < 0 or start + length > len(body):
-        raise corrupt(Flaw.RECORD_LENGTH)
-    return start, start + length
-
-
-def _record(data: bytes, room: int, limit: int) -> tuple[int, int, Ended, Ended, Headers]:
-    try:
-        timestamp_delta, place = _varint(data, 1, bits=64)  # byte 0: attributes, of which none is defined
-        delta, place = _varint(data, place)
-        key = _sized(data, place)
-        value = _sized(data, key[1])
-        headers, place = _headers(data, value[1], room, limit)
-    except IndexError as error:
-        raise corrupt(Flaw.RECORD_CUT) from error
-    if place != len(data):
-        raise corrupt(Flaw.RECORD_LENGTH)
-    return timestamp_delta, delta, key, value, headers
-
-
 def _headers(data: bytes, place: int, room: int, limit: int) -> tuple[Headers, int]:
-    if not data[place]:  # most records have none
-        return (), place + 1
     count, place = _varint(data, place)
     if not count:
         return (), place
@@ -355,11 +347,11 @@ def _sized(data: bytes, place: int) -> Ended:
     if data[place] == _NONE:
         return None, place + 1
     size, place = _varint(data, place)
-    end = place + size
     if size < 0:
         if size < -1:
             raise corrupt(Flaw.SIZE)
         return None, place
+    end = place + size
     if end > len(data):
         raise corrupt(Flaw.RECORD_CUT)
     return data[place:end], end
@@ -367,15 +359,15 @@ def _sized(data: bytes, place: int) -> Ended:
 
 def _varint(data: bytes, place: int, bits: int = 32) -> tuple[int, int]:
     """Return a zigzag integer and the place after it. Bits above the type are dropped, as Java drops them."""
-    byte = data[place]
-    if byte < 0x80:  # nearly all have one byte or two
-        return byte >> 1 ^ -(byte & 1), place + 1
-    value = byte & 0x7F
+    value = data[place]
+    if value < 0x80:  # nearly all have one byte or two
+        return value >> 1 ^ -(value & 1), place + 1
     byte = data[place + 1]
-    value |= (byte & 0x7F) << 7
-    place += 2
+    value += (byte << 7) - 0x80  # less the top bit of the first byte
     if byte < 0x80:
-        return value >> 1 ^ -(value & 1), place
+        return value >> 1 ^ -(value & 1), place + 2
+    value -= 0x4000  # and that of the second
+    place += 2
     shift = 14
     while byte >= 0x80:
         if shift >= bits:

@@ -124,7 +124,7 @@ class ClusterSockets:
         except (OSError, EOFError):  # the peer has gone
             pass
         except (ValueError, struct.error) as error:  # it does not speak Kafka, or not in plain text: a broker hangs up
-            _log.error("broker %d: bytes that are no request: %s", broker.node_id, error)
+            _log.error("broker %d: bytes that are not a request: %s", broker.node_id, error)
         except asyncio.CancelledError:  # the listener or the loop ends: nobody awaits this task
             pass
         finally:

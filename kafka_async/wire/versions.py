@@ -417,7 +417,7 @@ class BrokerVersions:
 
     @property
     def stranger(self) -> str | None:
-        """What the server is if it is no broker that clients can talk to, else ``None``."""
+        """What the server is if it is not a broker that clients can talk to, else ``None``."""
         if Api.METADATA in self.ranges:
             return None
         if _BROKER_REGISTRATION in self.ranges:

@@ -46,6 +46,23 @@ def test_sigterm_leaves_the_blocks_of_the_program_and_ends_it_with_143() -> None
     assert signal.getsignal(signal.SIGTERM) == before
 
 
+def test_a_sigterm_that_comes_twice_at_once_cuts_nothing_short() -> None:
+    seen: list[str] = []
+
+    async def waits() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.Event().wait()
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.wait_for(asyncio.ensure_future(_value()), 5)
+            seen.append("left")
+
+    with pytest.raises(SystemExit) as ended:
+        run(waits())
+    assert (ended.value.code, seen) == (143, ["left"])
+
+
 def test_a_program_that_ends_well_in_spite_of_sigterm_has_ended_well() -> None:
     async def insists() -> int:
         try:

@@ -1,6 +1,7 @@
 """How a consumer ends on a real broker: what is committed, who waits for whom."""
 
 import asyncio
+import signal
 import subprocess
 import sys
 from typing import Any
@@ -278,3 +279,22 @@ async def test_handlers_that_stop_through_tasks_and_threads_do_not_wait_for_them
         assert loop.time() - began < 15
     assert sorted(done) == list(range(18))
     assert group.committed() == {0: 18}
+
+
+def test_a_second_sigterm_ends_a_program_that_does_not_end() -> None:
+    program = """
+import asyncio, os, signal
+from kafka_async import run
+
+async def main():
+    os.kill(os.getpid(), signal.SIGTERM)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        asyncio.get_running_loop().call_later(1.1, os.kill, os.getpid(), signal.SIGTERM)
+        await asyncio.Event().wait()
+
+run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", program], timeout=PATIENCE, check=False)  # noqa: S603  # our own program
+    assert done.returncode == -signal.SIGTERM

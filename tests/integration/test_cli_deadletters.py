@@ -198,7 +198,7 @@ def test_records_that_are_no_letters_are_counted_and_left(kafka44: KafkaCluster)
     topic = new_topic(kafka44)
     kafka44.produce(topic, 3)
     shown = run(kafka44, "deadletters", "show", topic)
-    assert "no letters; 3 records are no dead letters" in shown.stderr
+    assert "no letters; 3 records are not dead letters" in shown.stderr
     assert "There is nothing to write back." in run(kafka44, "deadletters", "redrive", topic, "--execute").stderr
     unknown = run(kafka44, "deadletters", "show", topic_name())
     assert (unknown.exit_code, "does not exist" in unknown.stderr) == (1, True)

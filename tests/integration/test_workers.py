@@ -199,7 +199,11 @@ def test_a_second_sigterm_kills(memory: Memory) -> None:
         memory.produce(*[b"x"] * 40)
         busy(running, pids)
         running.send(signal.SIGTERM)
+        running.send(signal.SIGTERM)  # at once: the same request, as timeout(1) sends it
         running.wait(lambda: len(running.events("signal")) == 2)
+        later = time.monotonic() + 1
+        running.wait(lambda: time.monotonic() > later)
+        assert running.stderr.count("it is killed") == 0
         running.send(signal.SIGTERM)
         assert running.ends() == 143
         assert running.events("ended", "done") == []

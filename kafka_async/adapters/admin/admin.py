@@ -321,7 +321,7 @@ class Admin:
             makes, _ = broker.get(_MAKES_TOPICS, ("true", False))
             return None if makes == "true" else "the topic does not exist"
         except InvalidTopicError:
-            return "it is no name that a topic can have"
+            return "it is not a name that a topic can have"
         allowed, _ = topic.get(_ALLOWED, ("true", False))
         return None if allowed == "true" else f"the topic does not have {_ALLOWED}=true"
 

@@ -164,7 +164,7 @@ def share_group(group: DescribedShareGroup, coordinator: Node) -> Group:
 
 
 def committed_offsets(group: OffsetFetchResponseGroup) -> dict[TopicPartition, OffsetAndMetadata | KafkaError]:
-    """Return what a group has committed; for a partition that cannot be read, its error: that is no missing offset.
+    """Return what a group has committed; for a partition that cannot be read, its error: that is not a missing offset.
 
     Raises the error of the group.
     """

@@ -159,7 +159,7 @@ class Letterbox:
         return evolve(self, entries=tuple(entries))
 
     def strangers(self) -> int:
-        """Return how many records are no dead letters."""
+        """Return how many records are not dead letters."""
         return sum(entry.letter is None for entry in self.entries)
 
     def left(self, choice: LetterChoice) -> list[DeadLetter]:
@@ -284,7 +284,7 @@ def _counted(shown: Sequence[DeadLetter], box: Letterbox, everything: bool) -> s
     notes = [
         f"{_letters(len(shown))}{f': {parts}' if parts else ''}",
         f"{gone} more have gone back (--all shows them)" if gone and not everything else "",
-        f"{box.strangers()} records are no dead letters" if box.strangers() else "",
+        f"{box.strangers()} records are not dead letters" if box.strangers() else "",
     ]
     return "% " + "; ".join(filter(None, notes))
 
@@ -584,7 +584,8 @@ def redrive(
             output.notify(f"% Not written: {failure}")
         output.notify(summary(wanted, outcome))
         rows = _by_destination(wanted, outcome)
-        await output.write(b"".join(map(json_row, rows)) if as_json else _destinations_table(rows).encode())
+        if rows:
+            await output.write(b"".join(map(json_row, rows)) if as_json else _destinations_table(rows).encode())
         return 1 if outcome.failures else 0
 
     run(work(), output)

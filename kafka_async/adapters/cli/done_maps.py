@@ -10,6 +10,7 @@ from ...application.consumer import KafkaConsumer
 from ...application.processing.encoding import DoneMap, decode, encode, is_ours
 from ...errors import IllegalStateError
 from ...model import OffsetAndMetadata, TopicPartition
+from ...trace import counted
 
 
 @frozen(kw_only=True)
@@ -53,7 +54,7 @@ class Committed:
     def lost_by(self, new: int) -> str:
         """Return what a commit of ``new`` without a map makes the group do again; empty if nothing."""
         again = self.done_from(new)
-        return f"{again} done offsets after it are handled again" if again else ""
+        return f"{counted(again, 'done offset')} after it will be handled again" if again else ""
 
     def skip(self, partition: TopicPartition, offset: int) -> OffsetAndMetadata:
         """Return what to commit so that one offset counts as done and everything else stays as it is.

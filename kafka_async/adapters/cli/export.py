@@ -12,6 +12,7 @@ from attrs import frozen
 
 from ...errors import KafkaConfigurationError
 from ...model import TopicPartition
+from ...trace import counted
 from .consumer_options import BROKERS, Brokers, CommandConfig, Settings, consumer_options, content_of
 from .launch import on_disk, require
 from .serdes import NEEDED
@@ -387,4 +388,4 @@ def _said(written: "Written") -> str:
     before = f", {written.left_out} parts were there before" if written.left_out else ""
     amount = f" ({size:.{1 if unit else 0}f} {_UNITS[unit]})" if written.size else ""
     bad = f", {written.bad:,} of them could not be decoded: _corrupt_reason says why" if written.bad else ""
-    return f"{written.rows:,} records{amount}{parts}{before}{bad}"
+    return f"{counted(written.rows, 'record')}{amount}{parts}{before}{bad}"

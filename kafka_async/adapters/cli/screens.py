@@ -12,6 +12,7 @@ from typing import Any, Final
 from attrs import define, field, frozen
 from rich.text import Text
 
+from ...trace import counted
 from ..monitor import GroupView, PartitionView, Snapshot, Status
 from ..monitor.numbers import NOTHING, behind, count, duration, rate, sparkline
 from .tables import printable
@@ -300,10 +301,11 @@ def heading(snapshot: Snapshot, *, paused: bool = False) -> Text:
         for broker in cluster.brokers
         if broker.note
     ]
-    brokers = f"{len(cluster.brokers)} brokers" + (f" ({', '.join(late)})" if late else "")
-    odd = f", {len(cluster.leaderless)} partitions without a leader" if cluster.leaderless else ""
+    brokers = counted(len(cluster.brokers), "broker") + (f" ({', '.join(late)})" if late else "")
+    odd = f", {counted(len(cluster.leaderless), 'partition')} without a leader" if cluster.leaderless else ""
     name = printable(cluster.cluster_id or "?")
-    text = f" kafka-async top   {name:.22}, {brokers}{odd}   {len(snapshot.groups)} groups: {summary(snapshot.groups)}"
+    groups = counted(len(snapshot.groups), "group")
+    text = f" kafka-async top   {name:.22}, {brokers}{odd}   {groups}: {summary(snapshot.groups)}"
     return Text(text + ("   PAUSED" if paused else ""), style="bold")
 
 
@@ -374,6 +376,6 @@ def cluster_lines(snapshot: Snapshot, width: int) -> list[Text]:
     head, *rows = layout(columns, cluster.brokers, width - 1)
     lines += [Text(f" {head}", style="bold"), *(Text(f" {row}") for row in rows), Text()]
     for what, partitions in (("without a leader", cluster.leaderless), ("under-replicated", cluster.under_replicated)):
-        lines.append(Text(f" {len(partitions)} partitions {what}", style="bold" if partitions else ""))
+        lines.append(Text(f" {counted(len(partitions), 'partition')} {what}", style="bold" if partitions else ""))
         lines += [Text(f"   {printable(str(partition))}") for partition in partitions[:MOST_ROWS]]
     return lines

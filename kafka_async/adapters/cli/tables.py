@@ -14,7 +14,7 @@ Cell: TypeAlias = str | int | None
 Rows: TypeAlias = Sequence[Sequence[Cell]]
 
 _WIDE: Final = 10_000
-"""Columns if the output is no terminal: a file or a pipe gets each row on one line."""
+"""Columns if the output is not a terminal: a file or a pipe gets each row on one line."""
 
 
 def table(columns: Sequence[str], rows: Rows) -> str:

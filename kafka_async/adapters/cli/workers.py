@@ -55,8 +55,9 @@ def run_workers(
     is replaced. If the program cannot be imported, or an option is wrong, all end.
 
     SIGTERM and Ctrl-C end all processes together; each may take --stop-timeout, for the records that it is working on and a last
-    commit. A second one kills them. SIGHUP replaces them one after the other, the next one when the one before has been assigned
-    partitions. Processes find their number, from 1, in KAFKA_ASYNC_WORKER, and how many there are in KAFKA_ASYNC_WORKERS.
+    commit. A second one kills them, if it comes a second later or more. SIGHUP replaces them one after the other, the next one when
+    the one before has been assigned partitions. Processes find their number, from 1, in KAFKA_ASYNC_WORKER, and how many there are
+    in KAFKA_ASYNC_WORKERS.
     """
     if reload:
         require("reload", "watchfiles")

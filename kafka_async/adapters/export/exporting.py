@@ -177,7 +177,7 @@ class Folder:
         except FileNotFoundError:
             if others := sorted(each.name for each in self.path.iterdir() if not each.name.startswith("_")):
                 raise ValueError(
-                    f"{self.path}: holds {others[0]!r} and is no folder of an export; give a new or an empty one"
+                    f"{self.path}: holds {others[0]!r} and is not a folder of an export; give a new or an empty one"
                 ) from None
             return None
         except ValueError:

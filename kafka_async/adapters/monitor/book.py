@@ -459,7 +459,7 @@ def _total(windows: Iterable[Window]) -> int | None:
 
 
 def _remarks(known: _Known, parts: Collection[PartitionView]) -> Iterator[str]:
-    """Say what is odd about a group, and is no trouble by itself."""
+    """Say what is odd about a group, and is not trouble by itself."""
     lags = sorted((part.lag or 0 for part in parts), reverse=True)
     if len(lags) > 1 and lags[0] > SKEWED * sum(lags) and lags[0] >= 1000:
         yield f"{100 * lags[0] // sum(lags)} % of the lag in one partition"

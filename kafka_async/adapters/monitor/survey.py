@@ -61,7 +61,7 @@ class Survey:
             await anyio.sleep(max(0.0, self.book.interval - (self._now() - began)))
 
     async def poll(self) -> Snapshot:
-        """Ask once. What a broker does not answer is no error: it stays as it was. Raises only if nothing was ever known."""
+        """Ask once. What a broker does not answer is not an error: it stays as it was. Raises only if nothing was ever known."""
         began = self._now()
         await self._look_around(began)
         listed, groups, offsets = await self._groups()

@@ -26,7 +26,7 @@ class OffsetRange:
     topic_id: Any = field(default=None, eq=False)
     """The id of the topic whose offsets these are; ``None``: not known."""
     earliest: bool = field(default=False, eq=False)
-    """It was to begin where the log does: what is deleted before it is read is no loss."""
+    """It was to begin where the log does: what is deleted before it is read is not a loss."""
 
     @property
     def size(self) -> int:

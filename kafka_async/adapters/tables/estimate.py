@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ...model import TopicPartition
+from ...trace import counted
 from ...values import frozen
 from ..ranges.planner import OffsetRange
 from ..ranges.sizes import sizes_of
@@ -38,7 +39,8 @@ class ScanPlan:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.offsets:,} offsets of {len(self.ranges)} partitions, about {_amount(self.bytes)}, about {lasting(self.seconds)}"
+            f"{counted(self.offsets, 'offset')} of {counted(len(self.ranges), 'partition')}, "
+            f"about {_amount(self.bytes)}, about {lasting(self.seconds)}"
         ]
         for partition, (start, end) in sorted(self.ranges.items()):
             held = self.held_back.get(partition, 0)

@@ -131,5 +131,5 @@ def partition_of(option: str, given: Any, topics: tuple[str, ...]) -> TopicParti
     else:
         raise KafkaConfigurationError(f"{option}: {given!r}: with several topics, expected TopicPartition(topic, number)")
     if topic not in topics or not isinstance(number, int) or isinstance(number, bool) or number < 0:
-        raise KafkaConfigurationError(f"{option}: {given!r} is no partition of {', '.join(topics)}")
+        raise KafkaConfigurationError(f"{option}: {given!r} is not a partition of {', '.join(topics)}")
     return TopicPartition(topic, number)

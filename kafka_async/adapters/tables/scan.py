@@ -17,9 +17,11 @@ import pyarrow as pa
 
 from ...application.reading.arrow import array_of
 from ...config import ConsumerConfig
-from ...config.spelling import did_you_mean
+from ...config.consumer_config import NAMES
+from ...config.spelling import did_you_mean, nearest
 from ...errors import KafkaConfigurationError
 from ...model import IsolationLevel, TopicPartition
+from ...trace import counted
 from ...values import define, evolve, field, frozen
 from ..ranges.planner import OffsetRange, plan
 from . import frames
@@ -59,6 +61,11 @@ _REFUSED: Final = {
     "value_deserializer": "values='json' and others turn values into columns",
     **dict.fromkeys(("auto_offset_reset", "enable_auto_commit"), "a scan reads exactly its ranges, and commits nothing"),
 }
+_ARGUMENTS: Final = (
+    *("since", "until", "late", "partitions", "ranges", "values", "schema", "registry", "message", "timezone"),
+    *("columns", "ordered", "processes", "on_bad", "on_loss", "progress"),
+)
+"""What ``scan`` takes besides the options of a consumer: a mistyped one arrives among these."""
 _PARTS: Final = 4
 """Parts of a scan for each process, so that none waits long for the others in the end."""
 _LEAST_PART: Final = 100_000
@@ -97,7 +104,7 @@ def scan(
       has no zone), a ``date``, or either in ISO 8601 as a text; a ``timedelta`` or a text such as ``"-1h"``, ``"-90m"``, that long
       before now; ``{partition: offset}``, where partitions that are not named are read from the beginning, and to the end;
       ``"committed:GROUP"``, what a group has committed. A bare number is a ``TypeError``: it could be an offset or a time.
-    - Times are those in the records, which producers set, and which need not be in order. Of ``since`` nothing is missed: reading
+    - Times are those in the records, which producers set, and which need not be in order. Nothing is missed at ``since``: reading
       begins at the first record that is not older, and older ones behind it are left out. Reading ends at the first record that is
       not before ``until``, so that earlier ones behind that are missed; ``late="10m"`` looks for them among the records before
       ``until`` plus ten minutes. Topics with ``message.timestamp.type=LogAppendTime`` have all times in order.
@@ -118,7 +125,7 @@ def scan(
     - ``ordered``: partition after partition, each by offset. Otherwise batches come as brokers send them, those of a partition in
       order.
     - ``processes``: how many processes read; ``None``: as many as this one has processors. They share the ranges, and hand over
-      batches without copying them. They take 0.4 s to start, which pays off if there is much to read or decoding is costly.
+      batches without copying them. They take 0.5 s to start, which pays off if there is much to read or decoding is costly.
     - ``on_loss``: ``"skip"`` goes on where offsets are gone (deleted by retention, or with their topic) and logs what is missing,
       also in ``losses``; with ``"raise"`` they are a ``DataLossError``.
     - ``progress``: ``True`` shows how far reading is, ``False`` does not; a function is called with ``ScanProgress`` ten times a
@@ -218,6 +225,9 @@ def _consumer_options(given: Mapping[str, Any]) -> dict[str, Any]:
     for name, why in _REFUSED.items():
         if name in given:
             raise KafkaConfigurationError(f"{name}: {why}")
+    for name in given.keys() - NAMES:
+        if (near := nearest(name, _ARGUMENTS, alike=0.7)) is not None:
+            raise TypeError(f"unknown option {name!r}; did you mean {near!r}?")
     return _DEFAULTS | dict(given) | _FORCED
 
 
@@ -280,7 +290,8 @@ class Scan:
         if pinned is None:
             return f"<scan of {topics}, not used yet>"
         pieces = pinned.pieces()
-        return f"<scan of {topics}: {sum(piece.size for piece in pieces):,} offsets of {len(pieces)} partitions>"
+        offsets = counted(sum(piece.size for piece in pieces), "offset")
+        return f"<scan of {topics}: {offsets} of {counted(len(pieces), 'partition')}>"
 
     # --- what is read ----------------------------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ TASK: Final = b"T"
 TAKEN: Final = b"A"
 END: Final = b"E"
 LARGEST: Final = 1 << 17
-"""Bytes of a message at most; batches are no part of it."""
+"""Bytes of a message at most; batches are not part of it."""
 
 
 @define(eq=False)

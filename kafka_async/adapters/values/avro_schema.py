@@ -199,7 +199,7 @@ class Types:
 
 
 def _members(schema: Any) -> list[Any]:
-    """Return the types of a union of which a value has one, without null; none if it is no union, or one of them is enough."""
+    """Return the types of a union of which a value has one, without null; none if it is not a union, or one of them is enough."""
     parts = [part for part in schema if part != "null"] if isinstance(schema, list) else []
     return parts if len(parts) > 1 and not _wider(parts) else []
 

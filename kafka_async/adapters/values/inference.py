@@ -87,7 +87,7 @@ def infer(sample: Any) -> Inferred:
     if not root.fields:
         what = f"none of {len(texts)} values is a JSON object with a field" if texts else "there are no values"
         raise ValueError(f"schema='infer': {what}; a schema has to be given")
-    conflicts = [f"{len(texts) - count} of {len(texts)} values are no JSON objects"] if count < len(texts) else []
+    conflicts = [f"{len(texts) - count} of {len(texts)} values are not JSON objects"] if count < len(texts) else []
     schema = pa.schema([(name, part.kind(name, conflicts)) for name, part in root.fields.items()])
     return Inferred(schema, tuple(conflicts), count)
 

@@ -225,7 +225,7 @@ def _loaded(registry: Registry, name: str | int) -> str:
 
 
 def _files(found: RegisteredSchema, where: str) -> str:
-    """Return the files of a schema as a text. Raises ``UnusableSchemaError`` for what is no descriptor."""
+    """Return the files of a schema as a text. Raises ``UnusableSchemaError`` for what is not a descriptor."""
     files = [*found.references, (f"{where}.proto", found.schema)]
     checked = []
     for name, text in files:

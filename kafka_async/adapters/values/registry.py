@@ -250,7 +250,7 @@ class _Questions:
             raise RegistryError(f"{self.url} cannot be reached: {type(error).__name__}: {error}") from None
 
     def _judged(self, path: str, status: int, body: bytes) -> Any:
-        """Return what a good answer holds. A redirect is no good answer: it would lead elsewhere."""
+        """Return what a good answer holds. A redirect is not a good answer: it would lead elsewhere."""
         where = f"{self.url}{path}"
         if status == _NOT_FOUND:
             raise UnknownSchemaError(f"{where}: the registry has no such entry")
@@ -325,7 +325,7 @@ def _client(registry: Registry, options: Mapping[str, str], hidden: Hidden) -> "
         ) from missing
     headers = {
         "Accept": "application/vnd.schemaregistry.v1+json, application/json",
-        "Accept-Encoding": "identity",  # a small answer that unpacks to a large one is no answer
+        "Accept-Encoding": "identity",  # a small answer that unpacks to a large one is not an answer
         "User-Agent": "kafka_async",
     }
     headers |= {header: options[name] for name, header in _HEADERS.items() if name in options}

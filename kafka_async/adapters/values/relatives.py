@@ -105,5 +105,5 @@ def _outside(array: Any, options: Any, places: Sequence[int]) -> Iterator[int]:
 
 
 def _some(array: Any, places: Sequence[int | None]) -> Any:
-    """Return the values at some places. It is no slice: of that, Arrow casts all elements of its lists, and those beside it too."""
+    """Return the values at some places. It is not a slice: of that, Arrow casts all elements of its lists, and others too."""
     return array.take(array_of(pa.int32(), places))

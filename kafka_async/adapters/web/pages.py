@@ -9,6 +9,7 @@ from html import escape
 from typing import Any, Final
 from urllib.parse import quote
 
+from ...trace import counted
 from ..monitor import GroupView, PartitionView, Snapshot, Status
 from ..monitor.numbers import NOTHING, behind, count, duration, rate
 
@@ -151,7 +152,7 @@ def group_page(snapshot: Snapshot, group: GroupView, interval: float) -> str:
 
 def caption(groups: Sequence[GroupView]) -> str:
     """Return how many groups there are, and how many have which status."""
-    return f"{len(groups):,} groups: {summary(groups)}"
+    return f"{counted(len(groups), 'group')}: {summary(groups)}"
 
 
 def summary(groups: Iterable[GroupView]) -> str:
@@ -182,9 +183,9 @@ def event_group(group: GroupView, interval: float) -> dict[str, Any]:
 def _about(snapshot: Snapshot) -> str:
     cluster = snapshot.cluster
     late = [f"broker {broker.node_id} does not answer: {broker.note}" for broker in cluster.brokers if broker.note]
-    odd = [f"{len(cluster.leaderless):,} partitions without a leader"] if cluster.leaderless else []
-    odd += [f"{len(cluster.under_replicated):,} under-replicated partitions"] if cluster.under_replicated else []
-    text = "; ".join([f"Cluster {cluster.cluster_id or '?'}, {len(cluster.brokers)} brokers", *odd, *late])
+    odd = [f"{counted(len(cluster.leaderless), 'partition')} without a leader"] if cluster.leaderless else []
+    odd += [counted(len(cluster.under_replicated), "under-replicated partition")] if cluster.under_replicated else []
+    text = "; ".join([f"Cluster {cluster.cluster_id or '?'}, {counted(len(cluster.brokers), 'broker')}", *odd, *late])
     return f"""<p id="cluster">{escape(text)}</p>
 <p id="connection">As of the last load.</p>
 <p id="changes" role="status" aria-live="polite"></p>"""

@@ -111,7 +111,7 @@ class Site:
         return Reply(b"ready\n")
 
     def _keda(self, group: GroupView, request: WebRequest, seen: LastSeen) -> Reply:
-        """Return the lag for KEDA's metrics-api scaler. 0 scales to nothing, so what is not known is no number at all."""
+        """Return the lag for KEDA's metrics-api scaler. 0 scales to nothing, so what is not known is not a number at all."""
         target = _natural(request, "target", 0)
         group = _aged(group, seen)
         age = group.age_seconds

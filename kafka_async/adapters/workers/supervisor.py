@@ -201,8 +201,8 @@ class Supervisor:
         """Take the signals of a supervisor: TERM and INT end all, HUP replaces one after the other, CHLD is the end of one."""
 
         def stop(number: signal.Signals, exit_code: int) -> None:
-            self.team.stop(loop.time(), exit_code)
-            self.tell(f"{number.name}: workers are {'killed' if self.team.is_killing else 'asked to end'}")
+            if self.team.stop(loop.time(), exit_code):
+                self.tell(f"{number.name}: workers are {'killed' if self.team.is_killing else 'asked to end'}")
             self._woken.set()
 
         def renew() -> None:

@@ -92,6 +92,8 @@ class Policy:
     early: float = 5.0
     """One that ended sooner than this has hardly begun."""
     most_early: int = 3
+    same_request: float = 1.0
+    """A signal that comes so soon after the first one is the same request, as in ``running.SAME_REQUEST``."""
 
 
 @define(eq=False)
@@ -146,8 +148,8 @@ class Team:
     is_killing: bool = field(default=False, init=False)
     """Was told twice to end all."""
     _stopping: bool = field(default=False, init=False)
-    _told: bool = field(default=False, init=False)
-    """To end all, by somebody else."""
+    _told_at: float | None = field(default=None, init=False)
+    """When somebody else first said that all must end."""
     _last_reason: str = field(default="", init=False)
     """Why the program did not run when this was last told."""
     _renewing: deque[WorkerSlot] = field(factory=deque, init=False)
@@ -258,16 +260,22 @@ class Team:
 
     # --- what is wanted --------------------------------------------------------------------------------------------------------
 
-    def stop(self, now: float, exit_code: int) -> None:
-        """End all, together and within one time; a second call ends them at once."""
-        if self._told:
+    def stop(self, now: float, exit_code: int) -> bool:
+        """End all, together and within one time; a second call ends them at once. Return whether the call counts.
+
+        One within ``same_request`` of the first does not.
+        """
+        if self._told_at is not None:
+            if now - self._told_at < self.policy.same_request:
+                return False
             self.is_killing = True
             for slot in self.slots:
                 slot.kill_at = min(slot.kill_at, now)
-            return
-        self._told = True
+            return True
+        self._told_at = now
         if not self._stopping:
             self._stopping, self.exit_code = True, exit_code
+        return True
 
     def renew(self) -> None:
         """Replace all, one after the other: the next one when the one before has been assigned partitions."""

@@ -99,7 +99,7 @@ class Commits:
     interceptors: tuple[Any, ...]
     trace: Listener = field(repr=False)
     achieved: deque[Offsets] = field(factory=deque, init=False)
-    """What was committed and the interceptors do not know yet. Every read looks at it, so it is no method."""
+    """What was committed and the interceptors do not know yet. Every read looks at it, so it is not a method."""
     _refused: set[TopicPartition] = field(factory=set, init=False)
     """Partitions of ours whose last auto-commit was refused."""
 

@@ -207,7 +207,7 @@ class Circuit:
             self._in_turn, self.error = 0, None
 
     def failed(self, unit: Any, error: BaseException, now: float) -> bool:
-        """A handler has failed. Return whether that is no attempt, and the unit is to be kept.
+        """A handler has failed. Return whether that is not an attempt, and the unit is to be kept.
 
         Raises what ``probe_after`` raises.
         """

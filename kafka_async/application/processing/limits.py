@@ -201,7 +201,7 @@ class Barrier:
         return self.circuit is not None and self.circuit.breaker.covers(error)
 
     def failed(self, unit: Unit, error: BaseException) -> bool:
-        """A handler has failed. Return whether that is no attempt, and the unit is kept. Raises what a user's function raises."""
+        """A handler has failed. Return whether that is not an attempt, and the unit is kept. Raises what a user's function does."""
         if self.circuit is None:
             return False
         before, opened, now = self.circuit.state, self.circuit.opened, self.clock()

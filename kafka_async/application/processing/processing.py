@@ -398,7 +398,7 @@ class Processing:
             self._feed.interrupt()
 
     def _busy_since(self, partition: TopicPartition, offset: int, arrived: float) -> float | None:
-        """Return since when a record keeps us busy: the wait until it may begin is no fault of a handler's. From any thread."""
+        """Return since when a record keeps us busy: the wait until it may begin is not a fault of a handler's. From any thread."""
         barrier = self._handling.barrier
         return arrived if barrier is None else barrier.began_at(partition, offset)
 

@@ -31,8 +31,8 @@ class TypedValue:
 
 
 def typed_value(kind: Any) -> TypedValue:
-    """Return how values of a type are decoded. Raises ``TypeError`` for what is no type and no function, ``ImportError`` if the
-    library that would decode it is missing.
+    """Return how values of a type are decoded. Raises ``TypeError`` for what is neither a type nor a function, ``ImportError`` if
+    the library that would decode it is missing.
     """
     inner, optional = _without_none(_unaliased(kind))
     if inner is bytes:

@@ -37,7 +37,7 @@ _numbers = count(1)
 
 
 class ShareConsumer(Generic[K, V]):
-    """An asyncio-native consumer of a share group: many consumers share the partitions, and each record goes to one of them.
+    """An asyncio-native consumer of a share group (KIP-932): its members share partitions, and each record goes to one of them.
 
     ``topics`` are subscribed at once; ``options`` are those of ``ShareOptions``; ``group_id`` is required. Use it as
     ``async with ShareConsumer(...) as consumer``, or call ``start`` and ``stop``. It belongs to the event loop on which it is
@@ -196,11 +196,11 @@ class ShareConsumer(Generic[K, V]):
         """Call ``handler`` for every record, many at once, until cancelled, until ``stop``, or until it raises.
 
         ``handler(record)`` or ``handler(record, context)`` is an ``async def``, or a plain function, which runs on threads; or a
-        ``Router`` of such. When it
-        returns, the record is accepted, unless the handler has acknowledged it otherwise (which also works on a thread). The lock
-        is renewed automatically, up to ``max_processing_ms``, while the record waits, is handled or waits for another attempt. If
-        the lock is lost, the handler is cancelled, since others get the record. Nothing else can read from the consumer meanwhile.
-        No order is kept. Only as many records are read ahead as the handlers can get to within a third of the lock's time.
+        ``Router`` of such. When it returns, the record is accepted, unless the handler has acknowledged it otherwise (which also
+        works on a thread). The lock is renewed automatically, up to ``max_processing_ms``, while the record waits, is handled or
+        waits for another attempt. If the lock is lost, the handler is cancelled, since others get the record. Nothing else can read
+        from the consumer meanwhile. No order is kept. Only as many records are read ahead as the handlers can get to within a third
+        of the lock's time.
 
         Options, each with its default; times in milliseconds, sizes in bytes:
 

@@ -163,7 +163,7 @@ class ShareRecord(Generic[K, V]):
         once. Use this if the reason may pass: what is released at once is delivered at once, and after a few deliveries
         (``share.delivery.count.limit``, 5 by default) never again. ``flush`` does not wait for it.
 
-        Raises ``IllegalStateError`` if it was acknowledged before, ``ValueError`` for a delay that is no number.
+        Raises ``IllegalStateError`` if it was acknowledged before, ``ValueError`` for a delay that is not a number.
         """
         self._say(_RELEASE, seconds(delay_ms, "delay_ms"))
 

@@ -111,7 +111,7 @@ class OidcTokenProvider(CachingTokenProvider):
         self._hidden: tuple[str, ...] = ()
         self._headers = {
             "Accept": "application/json",
-            "Accept-Encoding": "identity",  # a small answer that unpacks to a large one is no answer
+            "Accept-Encoding": "identity",  # a small answer that unpacks to a large one is not an answer
         }
         self._form: dict[str, str] = {"grant_type": grant_type} | ({"scope": scope} if scope else {})
         if client_secret is not None:

@@ -181,7 +181,7 @@ def delete_offsets(broker: "FakeBroker", request: OffsetDeleteRequest, version: 
 
 
 def _reads_otherwise(cluster: "FakeCluster", name: str) -> bool:
-    """Return whether a classic group has members that are no consumers: what they read is not known."""
+    """Return whether a classic group has members that are not consumers: what they read is not known."""
     classic = cluster.groups.classic.get(name)
     return classic is not None and bool(classic.members) and classic.protocol_type != "consumer"
 

@@ -23,8 +23,8 @@ def test_a_stuck_group_is_explained() -> None:
     stuck = committed(17, 1, 500, 3, 84)
 
     assert stuck.note == "offset 17 unfinished, 584 after it done"
-    assert stuck.lost_by(17) == "584 done offsets after it are handled again"
-    assert stuck.lost_by(520) == "84 done offsets after it are handled again"
+    assert stuck.lost_by(17) == "584 done offsets after it will be handled again"
+    assert stuck.lost_by(520) == "84 done offsets after it will be handled again"
     assert stuck.lost_by(700) == ""
 
 

@@ -87,9 +87,9 @@ def test_a_duration_that_is_none_is_refused(text: str) -> None:
 def test_a_move_says_what_is_handled_again() -> None:
     kept = Committed.read(OffsetAndMetadata(3, encode([1, 4], None)), None)
 
-    assert Move.within(A0, 3, 3, 0, 9, kept).note == "4 done offsets after it are handled again"
+    assert Move.within(A0, 3, 3, 0, 9, kept).note == "4 done offsets after it will be handled again"
     assert Move.within(A0, 3, 90, 0, 9, kept).note == "90 is outside of 0..9"
-    assert Move.within(A0, 3, -1, 0, 9, kept).note == "-1 is outside of 0..9; 4 done offsets after it are handled again"
+    assert Move.within(A0, 3, -1, 0, 9, kept).note == "-1 is outside of 0..9; 4 done offsets after it will be handled again"
 
 
 def test_a_record_is_named_by_topic_partition_and_offset() -> None:

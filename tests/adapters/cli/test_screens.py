@@ -1,6 +1,7 @@
 """The pages of ``top``: what they show in which size, and what keys do."""
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,6 +9,7 @@ pytest.importorskip("rich")
 
 from kafka_async.adapters.cli.screens import ORDERS, Action, Screens, Shown
 from kafka_async.adapters.monitor import Age, BrokerView, Certainty, ClusterOverview, Snapshot, Status
+from kafka_async.model import TopicPartition
 from tests.adapters.web.views import OWNER, group, part, snapshot
 
 STOPPED = group(
@@ -31,6 +33,13 @@ THREE = snapshot(STOPPED, SLOW, FINE)
 
 def shown(screens: Screens, found: Snapshot = THREE, width: int = 80, height: int = 24) -> list[str]:
     return [line.plain for line in screens.lines(found, width, height)]
+
+
+def test_one_of_a_thing_is_singular() -> None:
+    alone = evolve(THREE.cluster, brokers=THREE.cluster.brokers[:1], leaderless=(TopicPartition("jobs", 1),))
+    lines = shown(Screens(), snapshot(STOPPED, cluster=alone), width=100)
+
+    assert lines[0] == " kafka-async top   prod, 1 broker, 1 partition without a leader   1 group: 1 STOP"
 
 
 def test_the_overview_on_eighty_columns() -> None:
@@ -100,7 +109,7 @@ def test_the_cluster_and_the_help() -> None:
     screens.press("c")
     text = "\n".join(shown(screens))
     assert "b2:9092" in text
-    assert "1 partitions under-replicated" in text
+    assert "1 partition under-replicated" in text
     screens.press("h")
     assert "another row" in "\n".join(shown(screens))
 

@@ -194,7 +194,7 @@ async def test_columns_that_are_others_now_are_refused(tmp_path: Path) -> None:
 async def test_a_folder_of_something_else_is_not_written_to(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
 
-    with pytest.raises(ValueError, match=r"holds 'notes\.txt' and is no folder of an export; give a new or an empty one"):
+    with pytest.raises(ValueError, match=r"holds 'notes\.txt' and is not a folder of an export; give a new or an empty one"):
         await folder(tmp_path).write(log())
     assert files(tmp_path) == ["notes.txt"]
 

@@ -46,7 +46,7 @@ def test_nothing_is_asked_before_it_is_used() -> None:
         assert table.schema.names[0] == "topic"
         assert found.cluster.requests() == []
         assert table.ranges == {A0: (0, 100)}
-        assert repr(table) == "<scan of a: 100 offsets of 1 partitions>"
+        assert repr(table) == "<scan of a: 100 offsets of 1 partition>"
 
 
 def test_records_that_come_later_are_those_of_another_scan() -> None:
@@ -327,7 +327,7 @@ def test_the_plan_says_what_will_be_read() -> None:
         ({"ranges": {A0: (5, 0)}}, "expected TopicPartition"),
         ({"ranges": {}}, "there are none"),
         ({"ranges": {TopicPartition("b", 0): (0, 5)}}, "there is none of topic 'a'"),
-        ({"partitions": [-1]}, "partitions: -1 is no partition of a"),
+        ({"partitions": [-1]}, "partitions: -1 is not a partition of a"),
     ],
 )
 def test_what_makes_no_sense_is_refused_at_once(given: dict[str, Any], match: str) -> None:
@@ -338,6 +338,8 @@ def test_what_makes_no_sense_is_refused_at_once(given: dict[str, Any], match: st
 def test_a_scan_is_of_something() -> None:
     with pytest.raises(TypeError, match="needs the name of a topic"):
         scan()
+    with pytest.raises(TypeError, match="unknown option 'sinc'; did you mean 'since'"):
+        scan("orders", sinc="-1d")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="unknown option 'bootstrap_server'; did you mean 'bootstrap_servers'"):
         scan("a", bootstrap_server="x")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"topics: \['a', 'b'\] is no name; several topics are given one after the other"):

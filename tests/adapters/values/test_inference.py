@@ -80,7 +80,7 @@ def test_values_that_are_no_objects_are_passed_over_and_it_is_said() -> None:
     found = inferred({"a": 1}, b"nope", None, b"\0\0\0\0\1" + b'{"a":2}', [1])
 
     assert (found.schema, found.values) == (pa.schema([("a", pa.int64())]), 2)
-    assert found.conflicts == ("2 of 4 values are no JSON objects",)
+    assert found.conflicts == ("2 of 4 values are not JSON objects",)
 
 
 def test_values_that_are_nested_too_deeply_are_texts() -> None:

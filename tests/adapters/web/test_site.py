@@ -285,7 +285,7 @@ def test_a_broker_that_does_not_answer_is_told() -> None:
     cluster = evolve(ALL.cluster, brokers=(late,), leaderless=(STOPPED.partitions[0].partition,))
     text = page("/", evolve(ALL, cluster=cluster)).text
     assert "broker 2 does not answer: <no answer>" in text
-    assert "1 partitions without a leader" in text
+    assert "1 partition without a leader" in text
 
 
 TAGS = {

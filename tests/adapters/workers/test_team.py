@@ -178,10 +178,20 @@ def test_a_stop_asks_all_at_once_and_kills_those_that_are_late() -> None:
 
 def test_a_second_stop_kills() -> None:
     scene = Scene.of()
-    scene.team.stop(scene.now, 130)
-    scene.step()
-    scene.team.stop(scene.now, 130)
+    assert scene.team.stop(scene.now, 130)
+    scene.step(1)
+    assert scene.team.stop(scene.now, 130)
     assert scene.step() == ["KILL 1", "KILL 2"]
+
+
+def test_a_stop_that_comes_twice_at_once_is_one() -> None:
+    scene = Scene.of(1)
+    assert scene.team.stop(scene.now, 143)
+    assert not scene.team.stop(scene.now, 143), "timeout(1) signals the process, and then its group"
+    assert scene.step(0.9) == ["TERM 1"]
+    assert not scene.team.stop(scene.now, 130)
+    assert scene.step() == []
+    assert not scene.team.is_killing
 
 
 def test_a_stop_while_one_waits_to_come_back() -> None:

@@ -112,7 +112,7 @@ class SourceOptions:
     value: Mapping[str, str] = field(factory=dict)
     """The ``value.*`` and ``key.*`` options."""
     strays: tuple[str, ...] = ()
-    """Options that mean nothing here, and are no mistakes."""
+    """Options that mean nothing here, and are not mistakes."""
     kafka: Mapping[str, str] = field(factory=dict, repr=False)
     """Options of the consumer, by its names and still as texts; a text may be a reference to a secret, or to one of JAAS."""
 
