@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from anyio import get_cancelled_exc_class, get_current_task, sleep
 
 from ...errors import ProcessingError
-from ...functions import is_async, returned, takes_context
+from ...functions import finished, is_async, takes_context
 from ...model import OffsetAndMetadata, TopicPartition, at_offset
 from ...network.waiting import pause, running_loop
 from ...trace import STOP, Fault, RecordFailed, Recovered
@@ -775,7 +775,7 @@ class Handling:
             result = await self._on_thread(lambda: unit, "on_failure", reaction, record, error, unit.attempt)
             if isawaitable(result):
                 result = await result
-        return returned(result, "on_failure")
+        return finished(result, "on_failure")
 
     def _skipped(self, slot: Slot, unit: Unit, error: BaseException, fate: Fate) -> None:
         self.counts.skipped += len(unit.items)

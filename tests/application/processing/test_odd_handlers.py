@@ -6,6 +6,7 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from functools import partial
+from itertools import starmap
 from typing import Any
 
 import anyio
@@ -72,6 +73,13 @@ NO_END: dict[str, Callable[[], Any]] = {
     "future of a thread": Future,
     "function": lambda: _coroutine,
     "partial": lambda: partial(_coroutine, 1),
+    "list of coroutines": lambda: [None, _coroutine(), _coroutine()],
+    "futures of threads by name": lambda: {"one": Future(), "other": 1},
+    "tuple with a future": lambda: (1, Future()),
+    "set of coroutines": lambda: {_coroutine()},
+    "map": lambda: map(print, [1]),
+    "filter": lambda: filter(print, [1]),
+    "starmap": lambda: starmap(print, [(1,)]),
 }
 """What a handler may return although its work is not done."""
 
