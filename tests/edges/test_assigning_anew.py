@@ -6,6 +6,7 @@ before the assignment could do wrong (a position, a fetch, a picture of the clus
 """
 
 from contextlib import aclosing
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -129,12 +130,16 @@ def _rows(batch: Any) -> Found:
     return list(zip(batch.column("partition").to_pylist(), batch.column("offset").to_pylist(), strict=True))
 
 
+async def _run(seed: int) -> None:
+    await Program(seed).run()
+
+
 @pytest.mark.parametrize("part", PARTS)
 def test_what_is_assigned_anew_is_read_in_full(part: int) -> None:
     for seed in range(part * SEEDS, (part + 1) * SEEDS):
         run = run_virtual if seed % 8 == 7 else run_virtual_asyncio
         try:
-            run(lambda seed=seed: Program(seed).run())
+            run(partial(_run, seed))
         except BaseException as error:
             error.add_note(f"seed {seed}")
             raise
