@@ -3,6 +3,9 @@
 Calling a function with a stray ``yield`` runs none of it and returns an object, as if it had ended well. So do a context manager,
 an ``async def`` whose coroutine nobody awaits, and ``executor.submit``. Whoever takes a return for "done" loses the work. Such
 functions are refused before anything runs if that can be seen, and else when they return.
+
+A function that is called for a value may return ``map(int, ...)`` or a list of anything. If it is called for its work, ``map`` has
+done none of it, and a list of coroutines is a list of work that nobody does.
 """
 
 import inspect
@@ -10,6 +13,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
+from itertools import accumulate, dropwhile, filterfalse, starmap, takewhile
 from types import AsyncGeneratorType, FunctionType, GeneratorType, MethodType, NoneType
 from typing import Any, Final, TypeVar
 
@@ -24,11 +28,15 @@ async def _nothing_async() -> AsyncIterator[None]:
     yield
 
 
-_PLAIN: Final = frozenset((NoneType, bool, int, float, str, bytes, list, dict, tuple))
+_SIMPLE: Final = frozenset((NoneType, bool, int, float, str, bytes))
+_PLAIN: Final = _SIMPLE | {list, dict, tuple}
 """Types of nearly all results, which are looked at no further."""
 _EMPTY: Final[tuple[Any, ...]] = (contextmanager(_nothing), asynccontextmanager(_nothing_async))
 _CODES: Final = {made.__code__ for made in _EMPTY}
 _MANAGERS: Final = tuple(type(made()) for made in _EMPTY)
+_NOT_DONE: Final = "its work is not done"
+_LAZY: Final = (map, filter, starmap, filterfalse, takewhile, dropwhile, accumulate)
+"""Iterators that call a function only when somebody asks for the next result."""
 _NOTHING_RUNS: Final = "calling it would run nothing"
 
 
@@ -86,7 +94,42 @@ def returned(result: Any, by: str) -> Any:
     if type(result) in _PLAIN or (what := _unfinished(result)) is None:
         return result
     _close(result)
-    raise TypeError(f"{by} returned {what}, so its work is not done")
+    raise TypeError(f"{by} returned {what}, so {_NOT_DONE}")
+
+
+def finished(result: Any, by: str) -> Any:
+    """As ``returned``, of a function that is called for its work: what it returns must not hold work that is still to be done."""
+    if type(result) in _SIMPLE:
+        return result
+    returned(result, by)
+    if isinstance(result, _LAZY):
+        raise TypeError(f"{by} returned a {type(result).__name__} object, which calls nothing until it is iterated, so {_NOT_DONE}")
+    if isinstance(result, (list, tuple, set, frozenset, dict)):
+        pending = [each for each in (result.values() if isinstance(result, dict) else result) if _is_pending(each)]
+        for each in pending:
+            _close(each)
+        if pending:
+            raise TypeError(f"{by} returned a {type(result).__name__} with {_unfinished(pending[0])}, so {_NOT_DONE}")
+    return result
+
+
+def _is_pending(each: Any) -> bool:
+    """Whether one of several results stands for work that nobody has done. Futures that were waited for are done."""
+    if type(each) in _PLAIN:
+        return False
+    if _is_future(each):
+        return not each.done()
+    return inspect.iscoroutine(each) or (_is_of_pool(each) and not each.ready())
+
+
+def _is_future(result: Any) -> bool:
+    """Whether it is a future of whatever library. Only its type is asked, since a mock has every attribute."""
+    return all(hasattr(type(result), name) for name in ("done", "result", "add_done_callback"))
+
+
+def _is_of_pool(result: Any) -> bool:
+    """Whether it is what a pool of ``multiprocessing`` returns for a call that it has taken."""
+    return type(result).__module__ == "multiprocessing.pool" and hasattr(type(result), "ready")
 
 
 async def awaited(result: Any, by: str) -> Any:
@@ -113,15 +156,15 @@ def _inner(function: Any) -> Any:
 
 def _unfinished(result: Any) -> str | None:
     """Return what it is if it stands for work that has yet to be done."""
-    from concurrent.futures import Future  # who has one has imported it
-
     name = getattr(result, "__qualname__", type(result).__qualname__)
     if inspect.iscoroutine(result):
         return f"the coroutine {name} without awaiting it"
     if inspect.isawaitable(result):
         return f"an awaitable {name} without awaiting it"
-    if isinstance(result, Future):
-        return "a concurrent.futures.Future without waiting for its result"
+    if _is_future(result):
+        return f"a {type(result).__module__.removesuffix('._base')}.{name} without waiting for its result"
+    if _is_of_pool(result):
+        return f"the {name} of a pool without waiting for its result"
     if isinstance(result, (GeneratorType, AsyncGeneratorType)):
         return f"the generator {name}, which nobody runs"
     if isinstance(result, _MANAGERS):

@@ -26,7 +26,7 @@ from ..application.arguments import subscribed_topics
 from ..application.processing.redelivery import TOPIC, Redelivered
 from ..application.processing.retry import Reject
 from ..application.processing.threads import Threads
-from ..functions import check_work, is_async, returned
+from ..functions import check_work, finished, is_async
 from ..lazy import public_name
 from ..model import at_offset, last_header
 from .publishing import Headers, Publisher, Record, check_bytes, is_too_large, traced
@@ -185,7 +185,7 @@ class RetryTopics:
         result = then(record, error, attempts) if is_async(then) else await self._on_thread(then, record, error, attempts)
         if isawaitable(result):
             result = await result
-        return returned(result, "then")
+        return finished(result, "then")
 
     async def _on_thread(self, then: Callable[..., Any], record: Record, error: BaseException, attempts: int) -> Any:
         """Call a plain function on a thread of its own, which keeps neither a shutdown nor the rest of the program waiting."""

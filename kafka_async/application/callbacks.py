@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from ..config import ConsumerConfig
 from ..errors import DeserializationError
-from ..functions import awaited, check_work, returned, why_never
+from ..functions import awaited, check_work, finished, why_never
 from ..model import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from ..values import define, evolve, frozen
 
@@ -78,7 +78,7 @@ def check_callbacks(config: ConsumerConfig) -> None:
 
 async def settled(result: Any, by: str) -> Any:
     """Return ``result``, awaited if it has to be. Raises ``TypeError`` if the call-back's work is not done even then."""
-    return returned(await result if inspect.isawaitable(result) else result, by)
+    return finished(await result if inspect.isawaitable(result) else result, by)
 
 
 @frozen(kw_only=True)

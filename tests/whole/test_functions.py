@@ -3,13 +3,15 @@
 import functools
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
+from multiprocessing.pool import ThreadPool
+from threading import Event
 from typing import Any
 
 import pytest
 
 from kafka_async import ConsumerRebalanceListener, KafkaConsumer
 from kafka_async.errors import DeserializationError
-from kafka_async.functions import check_plain, check_work, is_async, returned, why_never
+from kafka_async.functions import check_plain, check_work, finished, is_async, returned, why_never
 
 from ..application.support import consumer_on, filled, read_values, virtual
 
@@ -54,6 +56,46 @@ def test_a_result_is_a_result(result: Any) -> None:
 def test_what_has_yet_to_be_done_is_no_result(made: Callable[[], Any]) -> None:
     with pytest.raises(TypeError, match=r"it returned .*, so its work is not done"):
         returned(made(), "it")
+
+
+class Anything:
+    """Has every attribute that it is asked for, as a mock has."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self
+
+
+def _waited_for() -> Future[int]:
+    future = Future[int]()
+    future.set_result(1)
+    return future
+
+
+@pytest.mark.parametrize(
+    "result", [None, 0, [1, [_coroutine]], {"a": 1}, (_waited_for(),), Anything(), {b"x"}, range(3), OSError()]
+)
+def test_work_is_finished_if_what_it_returns_holds_none(result: Any) -> None:
+    assert finished(result, "it") is result
+
+
+@pytest.mark.parametrize(
+    "made", [lambda: map(print, [1]), lambda: [_waited_for(), Future()], lambda: {1: _coroutine()}, _generator]
+)
+def test_work_is_not_finished_while_what_it_returns_holds_some(made: Callable[[], Any]) -> None:
+    with pytest.raises(TypeError, match=r"it returned .*, so its work is not done"):
+        finished(made(), "it")
+
+
+def test_what_a_pool_has_taken_is_not_done() -> None:
+    ended = Event()
+    with ThreadPool(1) as pool:
+        taken = pool.apply_async(ended.wait)
+        for result in (taken, [taken]):
+            with pytest.raises(TypeError, match="ApplyResult of a pool without waiting for its result, so its work is not done"):
+                finished(result, "it")
+        ended.set()
+        assert taken.get()
+        assert finished([taken], "it") == [taken]
 
 
 # --- where functions are handed over -------------------------------------------------------------------------------------------

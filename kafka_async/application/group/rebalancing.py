@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
 from ...events import AssignmentApplied, AssignPartitions, PartitionsAssigned, PartitionsRevoked, RevokePartitions, Unsubscribe
-from ...functions import returned
+from ...functions import finished
 from ...model import TopicPartition
 from ...trace import Fault, Listener, Notice, plural
 from ...values import define, field
@@ -80,7 +80,7 @@ class Listening:
                 if self._at_work.done:  # there is no event loop that it could wait on
                     self._ended(ended)
             else:
-                returned(result, _LISTENER)
+                finished(result, _LISTENER)
                 self._calling = None
         except Exception as error:  # the boundary to the user's code: raised from the read call when the rebalance is carried out
             self._calling = None

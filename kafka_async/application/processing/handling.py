@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from anyio import get_cancelled_exc_class, get_current_task, sleep
 
 from ...errors import ProcessingError
-from ...functions import is_async, returned, takes_context
+from ...functions import finished, is_async, takes_context
 from ...model import OffsetAndMetadata, TopicPartition, at_offset
 from ...network.waiting import pause, running_loop
 from ...trace import STOP, Fault, RecordFailed, Recovered
@@ -37,7 +37,7 @@ from .queues import Fate, Queue
 from .redelivery import Redelivered
 from .retry import FINAL, Blame, Reject, Skip, blame, check_return, decided
 from .run_state import Bench, RunState
-from .tasks import Running, Tasks
+from .tasks import Running, Tasks, is_thrown_away
 from .threads import Threads
 
 if TYPE_CHECKING:
@@ -613,14 +613,13 @@ class Handling:
     async def _failed(self, slot: Slot, unit: Unit, error: BaseException) -> None:
         """Decide what happens to a unit whose handler raised. Raises what ends the worker."""
         now = self.run.clock()
-        if isinstance(error, GeneratorExit) or (isinstance(error, get_cancelled_exc_class()) and self._is_ended(slot)):
+        if self._ends_worker(slot, error):
             self.queue.interrupted(unit, now)
             raise error
         refused = any(item.error is not None for item in unit.items)
         self.counts.attempts += not refused
-        if not isinstance(error, Exception | get_cancelled_exc_class()):  # KeyboardInterrupt and the like: not about this record
-            self.queue.interrupted(unit, now)
-            self._fail(error)
+        if not self._is_of_record(error):
+            self._stop_amid(slot, unit, error)
             return
         if (told := blame(error)) is None:
             await self._decide(slot, unit, error, refused=refused)
@@ -649,9 +648,9 @@ class Handling:
         try:
             kept = self._kept(unit, [error for _, error in errors])
             delays = [KEPT if keeps else self._delay(slot, unit, error) for (_, error), keeps in zip(errors, kept, strict=True)]
-        except Exception as other:  # the user's delay function
+        except BaseException as other:  # the user's delay function
             other.__context__ = errors[0][1]
-            self._stop(slot, unit, other)
+            self._stop_amid(slot, unit, other)
             return
         given_up = [each for each, delay in zip(errors, delays, strict=True) if delay is None]
         waiting = [(each, delay) for each, delay in zip(errors, delays, strict=True) if delay is not None]
@@ -685,10 +684,10 @@ class Handling:
                 self._keep(unit)
                 return
             delay = None if refused else self._delay(slot, unit, error)
-        except Exception as other:  # the user's delay function
+        except BaseException as other:  # the user's delay function
             self.counts.failures += len(unit.items)
             other.__context__ = error
-            self._stop(slot, unit, other)
+            self._stop_amid(slot, unit, other)
             return
         if delay is None:
             await self._conclude(slot, unit, error)
@@ -757,16 +756,12 @@ class Handling:
                 # Its own copy: a thread that was given up may still be in the other one.
                 results.append(await called_in(slot.inside.copy(), self._react, unit, reaction, record, item.error or error))
             except BaseException as other:
-                if isinstance(other, get_cancelled_exc_class()) and self._is_ended(slot):
+                if self._ends_worker(slot, other):
                     self.queue.interrupted(unit, self.run.clock())
                     raise
-                if not isinstance(other, Exception | get_cancelled_exc_class()):  # KeyboardInterrupt and the like
-                    self.queue.interrupted(unit, self.run.clock())
-                    self._fail(other)
-                    return
                 if other is not error:
                     other.__context__ = error
-                self._stop(slot, unit, other)
+                self._stop_amid(slot, unit, other)
                 return
         again = [isinstance(result, Redelivered) for result in results]
         self.counts.redelivered += sum(again)
@@ -783,7 +778,7 @@ class Handling:
             result = await self._on_thread(lambda: unit, "on_failure", reaction, record, error, unit.attempt)
             if isawaitable(result):
                 result = await result
-        return returned(result, "on_failure")
+        return finished(result, "on_failure")
 
     def _skipped(self, slot: Slot, unit: Unit, error: BaseException, fate: Fate) -> None:
         self.counts.skipped += len(unit.items)
@@ -808,6 +803,25 @@ class Handling:
         failure = ProcessingError(f"{where} failed after attempt {unit.attempt}: {error!r}", record, unit.attempt)
         failure.__cause__ = error
         self._fail(failure)
+
+    def _stop_amid(self, slot: Slot, unit: Unit, error: BaseException) -> None:
+        """End all because of this record, or with what is no failure of a record, as it is."""
+        if self._is_of_record(error):
+            self._stop(slot, unit, error)
+        else:
+            self.queue.interrupted(unit, self.run.clock())
+            self._fail(error)
+
+    @staticmethod
+    def _is_of_record(error: BaseException) -> bool:
+        """Whether it is the failure of a record. ``KeyboardInterrupt``, a panic of Rust and the like are not about one."""
+        return isinstance(error, Exception | GeneratorExit | get_cancelled_exc_class())
+
+    def _ends_worker(self, slot: Slot, error: BaseException) -> bool:
+        """Whether the worker is being ended, and no function of the application has failed."""
+        if isinstance(error, GeneratorExit):
+            return is_thrown_away(slot.task)
+        return isinstance(error, get_cancelled_exc_class()) and self._is_ended(slot)
 
     def _is_ended(self, slot: Slot) -> bool:
         """Whether a cancellation ends a handler, without its record having failed.

@@ -9,7 +9,7 @@ from random import random as _random
 from typing import Any, Final
 
 from ...errors import InvalidValue, NoRoute
-from ...functions import check_plain, returned
+from ...functions import check_plain, finished, returned
 from ...values import field, frozen
 
 _MOST_DOUBLINGS: Final = 64
@@ -76,7 +76,7 @@ def check_return(result: Any) -> None:
         raise ReturnedFailures([result])
     if isinstance(result, list | tuple) and (failures := [each for each in result if isinstance(each, Failed)]):
         raise ReturnedFailures(failures)
-    returned(result, "the handler")
+    finished(result, "the handler")
 
 
 @frozen

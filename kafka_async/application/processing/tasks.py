@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 import anyio
-from anyio import CancelScope, get_current_task
+from anyio import CancelScope, get_cancelled_exc_class, get_current_task
 from anyio.lowlevel import checkpoint
 
 from ...network.waiting import running_loop
@@ -88,6 +88,17 @@ def tasks_here(failed: Callable[[BaseException], None], swept: Callable[[], None
     return _AsyncioTasks(failed, swept) if running_loop() is not None else _TrioTasks(failed)
 
 
+def is_thrown_away(task: int) -> bool:
+    """Whether a ``GeneratorExit`` in the task of this number means that the interpreter drops it, with its event loop.
+
+    Otherwise something that runs in the task has raised it.
+    """
+    try:
+        return get_current_task().id != task
+    except (RuntimeError, AttributeError):  # there is no event loop any more, or it runs no task
+        return True
+
+
 # --- asyncio -------------------------------------------------------------------------------------------------------------------
 
 
@@ -131,7 +142,9 @@ class _AsyncioTask:
                 await self._settle()
                 if self.until is None:
                     return
-        except Exception as error:
+        except BaseException as error:  # also of functions of the application, other than handlers: none may end this unheard
+            if isinstance(error, asyncio.CancelledError) or (isinstance(error, GeneratorExit) and is_thrown_away(id(self.task))):
+                raise
             self.owner.failed(error)
 
     async def _settle(self) -> None:
@@ -259,6 +272,7 @@ class _TrioTask:
         return anyio.fail_after(seconds)
 
     async def run(self) -> None:
+        number = get_current_task().id
         try:
             while self.until is None or not self.until():
                 with CancelScope() as self.scope:
@@ -266,7 +280,9 @@ class _TrioTask:
                 self.cancelled = False
                 if self.until is None:
                     return
-        except Exception as error:
+        except BaseException as error:
+            if isinstance(error, get_cancelled_exc_class()) or (isinstance(error, GeneratorExit) and is_thrown_away(number)):
+                raise
             self.owner.failed(error)
         finally:
             self.done = True

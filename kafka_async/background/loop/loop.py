@@ -151,7 +151,7 @@ class BackgroundLoop:
                 await self._send_final_requests(runner)
                 connections.cancel_scope.cancel()
         except BaseException as error:
-            self.failure = _sole(error)
+            self.failure = _failure(error)
             if not isinstance(self.failure, Exception):
                 raise  # cancellation of the task that we are
         finally:
@@ -255,8 +255,18 @@ def _exposure(config: ConsumerConfig) -> str | None:
     return exposure(config)
 
 
-def _sole(error: BaseException) -> BaseException:
-    """Return the one error inside an exception group: a task group wraps what its tasks raise."""
+def _failure(error: BaseException) -> BaseException:
+    """Return the one error inside an exception group, since a task group wraps what its tasks raise; as an ``Exception`` unless it
+    ends the task.
+
+    What extensions written in Rust raise for a bug of theirs, such as a provider of tokens, is no ``Exception`` and no end either.
+    """
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
-    return error
+    if isinstance(error, (Exception, KeyboardInterrupt, SystemExit, GeneratorExit)):
+        return error
+    if isinstance(error, anyio.get_cancelled_exc_class()):
+        return error
+    failure = RuntimeError(repr(error))
+    failure.__cause__ = error
+    return failure

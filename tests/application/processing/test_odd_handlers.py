@@ -6,6 +6,7 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from functools import partial
+from itertools import starmap
 from typing import Any
 
 import anyio
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from kafka_async import KafkaConsumer, Reject, Retry, RetryLater, ShareConsumer, Skip
 from kafka_async.application.processing.processing import Processing
+from kafka_async.errors import ProcessingError
 from kafka_async.sync import KafkaConsumer as BlockingConsumer
 from tests.application.support import virtual
 from tests.virtual import run_virtual, run_virtual_asyncio
@@ -72,6 +74,13 @@ NO_END: dict[str, Callable[[], Any]] = {
     "future of a thread": Future,
     "function": lambda: _coroutine,
     "partial": lambda: partial(_coroutine, 1),
+    "list of coroutines": lambda: [None, _coroutine(), _coroutine()],
+    "futures of threads by name": lambda: {"one": Future(), "other": 1},
+    "tuple with a future": lambda: (1, Future()),
+    "set of coroutines": lambda: {_coroutine()},
+    "map": lambda: map(print, [1]),
+    "filter": lambda: filter(print, [1]),
+    "starmap": lambda: starmap(print, [(1,)]),
 }
 """What a handler may return although its work is not done."""
 
@@ -173,6 +182,83 @@ async def test_an_order_that_has_to_be_awaited_is_the_failure_of_its_record() ->
         await until(lambda: len(letters) == 3)
     assert not some.started
     assert set(letters) == {"order returned the coroutine _coroutine without awaiting it, so its work is not done"}
+
+
+# --- what is no Exception ------------------------------------------------------------------------------------------------------
+
+
+class Panic(BaseException):
+    """What extensions written in Rust raise for a bug of theirs."""
+
+
+def _panics(*arguments: Any) -> Any:
+    raise Panic
+
+
+def _leaks(*arguments: Any) -> Any:
+    raise GeneratorExit
+
+
+async def _panics_later(*arguments: Any) -> Any:
+    await anyio.sleep(0.01)
+    raise Panic
+
+
+@virtual
+@pytest.mark.parametrize("kind", ["async", "plain", "lambda", "timeout", "batch"])
+async def test_a_handler_that_leaks_a_generator_exit_fails_for_its_record(kind: str) -> None:
+    some = world()
+    some.produce(10, keys=10)
+    letters: list[int] = []
+
+    def plain(record: Any) -> None:
+        if (record[0] if kind == "batch" else record).offset == 7:
+            raise GeneratorExit
+
+    async def handle(record: Any) -> None:
+        await anyio.sleep(0.01)
+        plain(record)
+
+    async def write(record: Record, error: BaseException, attempts: int) -> None:
+        letters.append(record.offset)
+
+    handler: Any = {"plain": plain, "lambda": lambda record: handle(record)}.get(kind, handle)
+    how: dict[str, Any] = {"batch": 1 if kind == "batch" else None, "timeout_ms": 1000 if kind == "timeout" else None}
+    async with processed(some, handler, on_failure=write, concurrency=3, **how) as run:
+        await until(lambda: _settled(run) == 10)
+    assert letters == [7]
+    assert some.committed() == 10
+
+
+@virtual
+@pytest.mark.parametrize("raises", [_panics, _leaks])
+@pytest.mark.parametrize("what", ["delay", "on_failure", "order", "not_before", "value_deserializer"])
+async def test_no_function_of_the_application_ends_processing_unheard(what: str, raises: Callable[..., Any]) -> None:
+    some = world()
+    some.produce(10, keys=10)
+
+    async def handle(record: Record) -> None:
+        if what in ("delay", "on_failure") and record.offset == 7:
+            raise OSError("down")
+
+    how: dict[str, Any] = {"retry": Retry(attempts=2, delay=raises)} if what == "delay" else {what: raises}
+    options = {what: how.pop(what)} if what == "value_deserializer" else {}
+    async with some.consumer(**options) as consumer:
+        with anyio.fail_after(60), pytest.raises(BaseException) as found:  # noqa: PT011 - one of three, below
+            await consumer.process(handle, **how)
+        assert not consumer.alive
+    assert isinstance(found.value, Panic | GeneratorExit | ProcessingError)
+    assert isinstance(found.value, Panic) or raises is _leaks
+
+
+@virtual
+async def test_a_deserializer_that_panics_while_it_is_awaited_ends_processing_with_that() -> None:
+    some = world()
+    some.produce(3)
+    async with some.consumer(value_deserializer=_panics_later) as consumer:
+        with anyio.fail_after(60), pytest.raises(Panic):
+            await consumer.process(print)
+        assert not consumer.alive
 
 
 # --- decisions within task groups ----------------------------------------------------------------------------------------------
@@ -300,6 +386,7 @@ ENDS: dict[str, Callable[[], Any]] = {
 }
 RAISES: dict[str, Callable[[], BaseException]] = {
     "fails": lambda: OSError("down"),
+    "leaks a GeneratorExit": GeneratorExit,
     "skips": lambda: Skip("a duplicate"),
     "rejects": lambda: Reject("not for us"),
     "waits": lambda: RetryLater(1),

@@ -106,6 +106,17 @@ def test_topics_that_lost_their_leader_keep_their_partitions() -> None:
     assert len(world.background.metadata.cluster.describe().topics["t"].partitions) == 2
 
 
+def test_every_answer_is_a_new_version_even_if_it_says_nothing_new() -> None:
+    """Whoever waits for a leader waits for the next version, and asks again if the answer was about something else."""
+    world = known()
+    metadata = world.background.metadata
+    versions = [metadata.cluster.version]
+    for now in (10.0, 20.0, 30.0):
+        again(world, now, described("t", (1, 2)))
+        versions.append(metadata.cluster.version)
+    assert versions == sorted(set(versions))
+
+
 # Hints (KIP-951).
 
 

@@ -12,7 +12,7 @@ from kafka_async.errors import (
     TopicAuthorizationFailedError,
     for_code,
 )
-from kafka_async.events import PausePartitions, ResumePartitions
+from kafka_async.events import AssignFromUser, PausePartitions, ResumePartitions
 from kafka_async.network import LATE, Channel
 from kafka_async.trace import Fault, Recovered
 from kafka_async.wire.messages import (
@@ -40,6 +40,27 @@ def test_positioned_partitions_are_fetched_from_their_leaders() -> None:
     assert isinstance(request, FetchRequest)
     assert (request.rack_id, request.max_wait_ms, request.min_bytes, request.session_epoch) == ("r9", 700, 5, 0)
     assert (one.channel, one.max_wait) == (Channel.FETCH, 0.7)
+
+
+def test_a_leader_is_asked_for_again_after_a_request_under_way_that_was_about_something_else() -> None:
+    world = World()
+    world.fetching({A: 0}, leaders=(9,))  # a broker that nobody has given the address of
+    world.send(AssignFromUser(stamps={}))
+    assert until(world, lambda: bool(world.waiting(MetadataRequest)), 5.0) < 6.0
+    world.assign(A)  # which finds a request under way, and a topic that is known
+    world.seek(A, 1)
+    world.poll(6.0)
+    assert [names(request) for request in world.waiting(MetadataRequest)] == [set()]
+    world.answer(MetadataRequest, cluster(), 6.1)
+    assert until(world, lambda: any(names(each) == {"t"} for each in world.waiting(MetadataRequest)), 6.1) < 7.5
+    world.answer(MetadataRequest, cluster(described("t", (1,))), 7.5)
+    world.poll(7.5)
+    assert asked(world.find(FetchRequest, 1).message) == {0: 1}
+
+
+def names(request: MetadataRequest) -> set[str | None]:
+    """Return the topics that a request is about."""
+    return {topic.name for topic in request.topics or ()}
 
 
 def test_the_next_request_goes_out_while_the_last_answer_is_read() -> None:

@@ -24,7 +24,7 @@ class World:
         self.handler = EventHandler(lambda: self.loop.wake(), lambda: None)
         self.buffer = FetchBuffer(config.fetch_buffer_bytes, lambda: None, lambda: self.loop.wake())
         self.ends = 0
-        self.bug: Exception | None = None
+        self.bug: BaseException | None = None
         self.seen: list[TraceEvent] = []
         self.loop = BackgroundLoop(
             config=config,
@@ -138,6 +138,25 @@ async def test_a_bug_fails_every_call_with_its_cause() -> None:
         waiting.result()
     assert caught.value.__cause__ is world.bug
     assert (world.loop.failure, world.ends) == (world.bug, 1)
+
+
+class Panic(BaseException):
+    """What extensions written in Rust raise for a bug of theirs."""
+
+
+@virtual
+async def test_what_is_no_exception_and_no_end_either_is_a_bug_like_any_other() -> None:
+    world = World(FakeCluster())
+    world.bug = Panic("of a token provider")
+    call = Call[ClusterDescription](anyio.current_time() + 5)
+    with anyio.fail_after(60):
+        world.handler.add(TopicMetadata(call=call, topics=None))
+        await world.loop.run()
+    assert call.done
+    assert isinstance(world.handler.ended, RuntimeError)
+    assert isinstance(world.handler.ended.__cause__, Panic)
+    with pytest.raises(BackgroundLoopError, match="of a token provider"):
+        call.result()
 
 
 @virtual
