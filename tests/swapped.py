@@ -59,7 +59,7 @@ DIFFERENT: Final = {
     "test_consumer_arguments": "the text of a ValueError: ours names the option, the value and what is expected",
     "test_consumer_commit_validation": "(offset, metadata, epoch) may be committed, and so may a partition that is not assigned",
     "test_consumer_rebalance_on_new_topic": "a rebalance is carried out in the read calls, and this test makes none",
-    "test_consumer_warn_unclosed": "the text of a ResourceWarning: it names our class",
+    "test_consumer_warn_unclosed": "the text of a ResourceWarning: it says which consumer was not stopped",
     "test_max_poll_interval_ms": "a rebalance is carried out in the read calls, and this test waits for one before it makes any",
     "test_offset_behavior__resuming_behavior": "the same: one task starts two consumers, and then reads",
 }

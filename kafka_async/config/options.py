@@ -322,10 +322,13 @@ class CommonOptions(TypedDict, Generic[K, V], total=False):
     """
 
     metadata_cluster_check_enable: bool
-    """Whether a broker is told which broker of which cluster is meant, so that it can refuse a connection that was misrouted.
+    """Whether connections that were misrouted are refused: those to a known broker that lead to another broker or cluster.
 
-    Turn it off for a proxy that answers in place of several brokers. It has no effect with ``metadata_recovery_strategy="none"``,
-    or with brokers before 4.4.
+    A broker of 4.4 or later is told which broker of which cluster is meant, and refuses. An older one is asked for its cluster,
+    so there another broker of the same cluster is not noticed. The consumer then starts again from ``bootstrap_servers``, and
+    keeps its positions. To which cluster these lead is your decision: another one is followed, and the log says so.
+
+    Turn it off for a proxy that answers in place of several brokers. It has no effect with ``metadata_recovery_strategy="none"``.
 
     Default: ``True``.
     Allowed: True or False.

@@ -28,7 +28,7 @@ from ..states import StateTable
 from ..trace import ConnectionClosed, ConnectionOpened, Fault, TraceEvent, connection_outage
 from ..values import define, field, frozen
 from ..wire import IDENTIFYING, BrokerVersions, Request, next_api_versions
-from ..wire.messages import ApiVersionsRequest, ApiVersionsResponse
+from ..wire.messages import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 from .auth import Authenticated, Authenticator, AuthenticatorFactory, PendingWork, Step
 from .network_settings import HANDSHAKE_FRAME_LIMIT, SOFTWARE_NAME, SOFTWARE_VERSION, NetworkSettings
 from .protocol import MAX_IN_FLIGHT, InFlight, Protocol, settle
@@ -175,6 +175,8 @@ class PendingLogin:
     """What the authenticator waits for and has not been taken yet."""
     work_ends_at: float = inf
     """When the authenticator's work takes too long; infinity if none is under way."""
+    introduced: bool = False
+    """The broker has been told which one is meant, and has not refused."""
 
 
 class Link:
@@ -358,6 +360,10 @@ class Link:
             done += 1
             if throttle:
                 self.throttled_until = max(self.throttled_until, now + throttle)
+            if (stranger := self._stranger(response)) is not None:
+                self.fail(stranger, now)
+                settle(request, self._closed_by(stranger), peer=self.peer, now=now, trace=self._shared.trace)
+                break
             if self.state in _SENDING:
                 # Not before: a port that demands SASL of a client without it completes the handshake, then hangs up each time.
                 if not self.proven:
@@ -421,7 +427,7 @@ class Link:
         if before not in _SENDING or self.in_flight:
             text = f"connection to {self.peer} failed while {before.value}"
             self._shared.trace(Fault(now=now, text=text, error=error, subject="network", outage=connection_outage(self.peer)))
-        return self._end(error, error, now)
+        return self._end(self._closed_by(error), error, now)
 
     def shut(self, now: float, reason: str) -> int:
         """Close on purpose. End what is in flight with ``reason`` and return how many requests that were."""
@@ -437,8 +443,8 @@ class Link:
     def adopt(self, node: Node, now: float) -> None:
         """The connection was made to the address of ``node`` before the node was known. Whether it leads there is asked now."""
         self.rename(node)
-        if self._is_meant and self.state in _SENDING and self.versions is not None and self.versions.checks_identity:
-            self._ask(self._introduction(), IDENTIFYING, self._identified, now)
+        if self._is_meant and self.state in _SENDING and self.versions is not None:
+            self._check_identity(self.versions, self._identified, now)
 
     @property
     def _is_meant(self) -> bool:
@@ -454,13 +460,52 @@ class Link:
             node_id=node_id,
         )
 
-    def _identified(self, outcome: ApiVersionsResponse | KafkaError, now: float) -> None:
+    def _identified(self, outcome: ApiVersionsResponse | MetadataResponse | KafkaError, now: float) -> None:
         if not isinstance(outcome, KafkaError) and outcome.error_code == RebootstrapRequiredError.errno:
             self.fail(self._misrouted(), now)
 
+    def _admitted(self, outcome: ApiVersionsResponse | MetadataResponse | KafkaError, now: float) -> None:
+        self._identified(outcome, now)
+        if self.state in _SENDING:  # else no outage is over, and the log would say again what is wrong
+            self._shared.trace(ConnectionOpened(now=now, node=self.peer))
+
+    def _check_identity(self, versions: BrokerVersions, done: Callable[[Any, float], None], now: float) -> None:
+        """Ask whether the connection leads where it is meant to, or, a broker before 4.4, at least which cluster it leads to.
+
+        Nothing waits for that: a broker answers in order, so this answer is looked at before any other one counts.
+        """
+        request = self._introduction() if versions.checks_identity else MetadataRequest(topics=())
+        try:
+            self._ask(request, versions.choose(request), done, now)
+        except KafkaError as error:
+            self.fail(error, now)
+
     def _misrouted(self) -> RebootstrapRequiredError:
-        meant = f"broker {self.node.id} of cluster {self._shared.common.cluster_id!r}"
-        return RebootstrapRequiredError(f"another broker than {meant} answers at {self.node.host}:{self.node.port}")
+        return RebootstrapRequiredError(f"another broker than {self._meant} answers at {self.node.host}:{self.node.port}")
+
+    def _closed_by(self, error: KafkaError) -> KafkaError:
+        """Return the error for requests in flight. That of a misrouted connection is none of their broker's answers."""
+        if not isinstance(error, RebootstrapRequiredError):
+            return error
+        closed = KafkaConnectionError(f"{self.peer}: connection closed, {error}")
+        closed.__cause__ = error
+        return closed
+
+    def _stranger(self, response: object) -> RebootstrapRequiredError | None:
+        """Return what is wrong if this is another cluster's answer.
+
+        What a server to start from says is not judged: where its name leads is the user's decision.
+        """
+        if not isinstance(response, MetadataResponse) or response.cluster_id is None or not self._is_meant:
+            return None
+        if response.cluster_id == self._shared.common.cluster_id:
+            return None
+        where = f"{self.node.host}:{self.node.port}"
+        return RebootstrapRequiredError(f"cluster {response.cluster_id!r} answers at {where}, which was {self._meant}")
+
+    @property
+    def _meant(self) -> str:
+        return f"broker {self.node.id} of cluster {self._shared.common.cluster_id!r}"
 
     # The handshake.
 
@@ -479,6 +524,7 @@ class Link:
                 misrouted = outcome.error_code == RebootstrapRequiredError.errno
                 self.fail(self._misrouted() if misrouted else for_code(outcome.error_code), at)
             else:
+                self._login.introduced = self._is_meant and number >= IDENTIFYING
                 self._negotiated(BrokerVersions.from_response(outcome), at)
 
         self._ask(self._introduction(), number, done, now)
@@ -563,13 +609,16 @@ class Link:
     def _authenticated(self, result: Authenticated, now: float) -> None:
         before = self.state
         self._feed(ConnectionInput.AUTHENTICATED)
-        self._login.conversation = None
+        introduced, self._login = self._login.introduced, PendingLogin()
         self._session = Session.granted(result.session_lifetime, now, self._shared.random())
         if before is ConnectionState.RENEWING:
             return
         if self._protocol:
             self._protocol.frames.limit = self._shared.settings.frame_limit
-        self._shared.trace(ConnectionOpened(now=now, node=self.peer))
+        if self.versions is not None and self._is_meant and not introduced:
+            self._check_identity(self.versions, self._admitted, now)
+        else:
+            self._shared.trace(ConnectionOpened(now=now, node=self.peer))
 
     def _ask(self, message: Request[Any], number: int, done: Callable[[Any, float], None], now: float) -> None:
         if self._protocol:

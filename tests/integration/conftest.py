@@ -71,7 +71,7 @@ def kafka_share(real_brokers: None) -> Iterator[KafkaCluster]:
 @pytest.fixture(scope="session")
 def kafka43(real_brokers: None) -> Iterator[KafkaCluster]:
     """One broker of the release before the newest."""
-    with KafkaCluster(PREVIOUS, properties=_SINGLE | _FEW_SESSIONS) as cluster, _shared("kafka43", cluster):
+    with _older(PREVIOUS) as cluster, _shared("kafka43", cluster):
         yield cluster
 
 
@@ -85,8 +85,12 @@ def older(request: pytest.FixtureRequest) -> KafkaCluster:
 @pytest.fixture(scope="session")
 def kafka39(real_brokers: None) -> Iterator[KafkaCluster]:
     """One broker of the last 3.x line, which forgets fetch sessions (KIP-227) soon when there are more than a few."""
-    with KafkaCluster(OLDER, properties=_SINGLE | _FEW_SESSIONS) as cluster, _shared("kafka39", cluster):
+    with _older(OLDER) as cluster, _shared("kafka39", cluster):
         yield cluster
+
+
+def _older(version: str) -> KafkaCluster:
+    return KafkaCluster(version, properties=_SINGLE | _FEW_SESSIONS, listeners={PROXIED: "PLAINTEXT"}, proxied=[PROXIED])
 
 
 @pytest.fixture(scope="session")

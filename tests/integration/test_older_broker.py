@@ -10,10 +10,11 @@ import pytest
 from kafka_async import OffsetAndMetadata, TopicPartition
 from kafka_async.errors import KafkaError, UnsupportedVersionError
 from tests.brokers import KafkaCluster
+from tests.faults.proxy import PROXIED, proxied
 
 from .groups import new_group
 from .share import member as sharing
-from .tools import all_of, make, new_topic, nothing_more, offsets, read
+from .tools import all_of, eventually, make, new_topic, nothing_more, offsets, read
 
 pytestmark = pytest.mark.brokers
 
@@ -106,3 +107,39 @@ async def test_share_groups_are_refused_with_what_is_needed(kafka39: KafkaCluste
     with pytest.raises(UnsupportedVersionError, match=r"need brokers of Kafka 4\.2 or newer"):
         async with sharing(kafka39, topic, topic):
             pass
+
+
+async def test_nothing_is_read_of_another_cluster_to_which_the_brokers_address_leads(
+    older: KafkaCluster, kafka39: KafkaCluster, kafka43: KafkaCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A broker before 4.4 refuses no connection that was meant for another one (KIP-1242). Its answers name its cluster."""
+    topic = new_topic(older, 2)
+    older.produce(topic, 100, partitions=2)
+    another = kafka43 if older is kafka39 else kafka39
+    another.create_topic(topic, 2)
+    another.produce(topic, 400, partitions=2, size=7)
+    group = new_group(older, "classic")
+    server = older.listener(PROXIED)  # is not led astray: where a consumer has to start again, it takes the cluster that it finds
+    options: dict[str, Any] = {"bootstrap_servers": server, "enable_auto_commit": False, "reconnect_backoff_max_ms": 200}
+    async with proxied(older) as proxy, group.member(topic, **options) as consumer:
+        await read(consumer, 100)
+        await consumer.commit()
+        proxy.detours[server] = another.bootstrap_servers
+        proxy.cut()
+        await asyncio.to_thread(older.produce, topic, 100, partitions=2)
+        address = older.advertised(PROXIED)[0]
+        said = f"answers at {address}, which was broker 0 of cluster {consumer.statistics().cluster_id!r}"
+
+        async def told() -> bool:
+            assert await consumer.getmany(timeout_ms=200) == {}
+            return said in caplog.text
+
+        await eventually(told)
+        assert await consumer.getmany(timeout_ms=2_000) == {}
+        proxy.detours.clear()
+        records = await read(consumer, 100)
+        await nothing_more(consumer)
+        await consumer.commit()
+    assert offsets(records) == {partition: list(range(50, 100)) for partition in range(2)}
+    assert await group.commits(topic, 2) == {0: 100, 1: 100}
+    assert another.committed(group.name) == {}

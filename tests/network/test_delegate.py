@@ -22,12 +22,17 @@ from kafka_async.model import Node
 from kafka_async.network import LATE, Channel, ConnectionState, Open, Reachability
 from kafka_async.network.delegate import HEDGE
 from kafka_async.network.protocol import EXPIRY_GRACE, MAX_IN_FLIGHT
+from kafka_async.trace import ConnectionOpened
 from kafka_async.values import evolve
 from kafka_async.wire import Api
-from kafka_async.wire.messages import ApiVersionsResponse, HeartbeatResponse, MetadataResponse
+from kafka_async.wire.messages import ApiVersionsResponse, HeartbeatResponse, MetadataRequest, MetadataResponse
 from tests.network.peers import BOOT, BOOT_TWO, ONE, TWO, VERSIONS, World, heartbeat, metadata, opens, response_bytes, shuts
 
 REFUSED = KafkaConnectionError("refused")
+OLDER = ApiVersionsResponse(
+    api_keys=tuple(evolve(key, max_version=4) if key.api_key == Api.API_VERSIONS else key for key in VERSIONS.api_keys)
+)
+"""A broker that refuses no connection that was meant for another one."""
 
 
 def test_an_idle_delegate_does_nothing_and_is_never_woken() -> None:
@@ -829,8 +834,7 @@ def test_a_broker_that_would_not_look_at_it_is_not_told() -> None:
     world.plan(0.0)
     world.delegate.opened(world.key(), 0.0)
     world.plan(0.0)
-    older = tuple(evolve(key, max_version=4) if key.api_key == Api.API_VERSIONS else key for key in VERSIONS.api_keys)
-    world.reply(ApiVersionsResponse(api_keys=older), 0.1)
+    world.reply(OLDER, 0.1)
     world.delegate.set_nodes({1: ONE, 2: TWO}, 1.0, cluster_id="c")
     world.add(heartbeat(world.done, node_id=2), now=1.0)
     world.plan(1.0)
@@ -866,4 +870,128 @@ def test_a_bootstrap_connection_is_asked_where_it_leads_when_it_becomes_a_broker
     assert [(r.cluster_id, r.node_id) for r in world.said(-1)] == [(None, -1), ("c", 5)]
     world.receive(world.peers[key].answer(ApiVersionsResponse(error_code=129)), 0.3, key)
     assert shuts(world.plan(0.3)) == [key]
+    assert world.delegate.take_misrouted() is not None
+
+
+# Answers of another cluster: brokers before 4.4 refuse nothing.
+
+
+def led_to(cluster_id: str | None, node_id: int = 1) -> World:
+    """A broker of cluster ``c`` whose connection brings the metadata of a cluster, and a heartbeat waits for an answer there."""
+    world = in_cluster(ONE, TWO) if node_id > 0 else World(BOOT)
+    world.add(metadata(world.done), *(heartbeat(world.done) for _ in range(node_id > 0)), now=1.0)
+    world.plan(1.0)
+    if node_id < 0:
+        world.negotiate(1.0, node_id)
+        world.plan(1.0)
+    world.reply(MetadataResponse(cluster_id=cluster_id), 1.1, node_id)
+    return world
+
+
+def test_a_broker_that_answers_for_another_cluster_is_refused_by_name_and_reported_once() -> None:
+    world = led_to("abc")
+    text = "cluster 'abc' answers at one:9092, which was broker 1 of cluster 'c'"
+    assert all(isinstance(outcome, KafkaConnectionError) and text in str(outcome) for outcome in world.outcomes)
+    assert len(world.outcomes) == 2
+    assert world.seen().state is ConnectionState.WAITING
+    assert shuts(world.plan(1.1)) == [world.key()]
+    assert text in str(world.delegate.take_misrouted())
+    assert world.delegate.take_misrouted() is None
+
+
+def test_a_broker_that_keeps_answering_for_another_cluster_is_asked_ever_more_rarely() -> None:
+    world = led_to("abc")
+    waits = []
+    for _ in range(4):
+        now = world.seen().retry_at
+        world.add(metadata(world.done, node_id=1, expires_at=now + 30), now=now)
+        world.plan(now)
+        world.negotiate(now)
+        world.plan(now)
+        world.reply(MetadataResponse(cluster_id="abc"), now)
+        waits.append(world.seen().retry_at - now)
+    assert waits == sorted(waits)
+    assert waits[-1] > 5 * waits[0]
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id"),
+    [("c", 1), (None, 1), ("abc", -1)],
+    ids=["the same", "an old broker names none", "a server to start from"],
+)
+def test_an_answer_that_nothing_speaks_against_is_taken(cluster_id: str | None, node_id: int) -> None:
+    """Where the name of a server leads to is the user's decision."""
+    world = led_to(cluster_id, node_id)
+    assert world.outcomes == [MetadataResponse(cluster_id=cluster_id)]
+    assert world.delegate.take_misrouted() is None
+
+
+def test_once_it_has_started_again_from_the_servers_any_cluster_may_answer() -> None:
+    world = led_to("abc")
+    world.delegate.set_bootstrap([BOOT])
+    world.delegate.disconnect_all(2.0)
+    world.outcomes.clear()
+    world.add(metadata(world.done), now=2.0)
+    world.plan(2.0)
+    world.negotiate(2.0, -1)
+    world.plan(2.0)
+    world.reply(MetadataResponse(cluster_id="abc"), 2.1, -1)
+    assert world.outcomes == [MetadataResponse(cluster_id="abc")]
+
+
+def connected_to_older() -> World:
+    """A broker of cluster ``c`` of before 4.4, connected to once it was known which one it is to be; a heartbeat is in flight."""
+    world = World(ONE, TWO)
+    world.connect(node_id=2)
+    world.delegate.set_nodes({1: ONE, 2: TWO}, 0.5, cluster_id="c")
+    world.delegate.set_nodes({1: ONE}, 0.5, cluster_id="c")
+    world.add(heartbeat(world.done), now=1.0)
+    world.plan(1.0)
+    world.delegate.opened(world.key(), 1.0)
+    world.plan(1.0)
+    return world
+
+
+def opened(world: World) -> list[str]:
+    return [event.node for event in world.trace if isinstance(event, ConnectionOpened)]
+
+
+@pytest.mark.parametrize("answer", ["c", "abc"])
+def test_an_older_broker_is_asked_for_its_cluster_and_what_else_it_answers_counts_only_after_that(answer: str) -> None:
+    world = connected_to_older()
+    world.receive(world.peer().answer(ApiVersionsResponse(error_code=35)), 1.0, world.key())  # it takes no introduction
+    world.plan(1.0)
+    world.reply(OLDER, 1.0)
+    world.plan(1.0)
+    assert [asked.api for asked in world.peer().asked] == [Api.METADATA, Api.HEARTBEAT]
+    assert world.peer().heard[-2] == MetadataRequest(topics=())
+    assert world.outcomes == []
+    before = opened(world)
+    metadata_answer = world.peer().answer(MetadataResponse(cluster_id=answer))
+    world.receive(metadata_answer + world.peer().answer(HeartbeatResponse()), 1.1, world.key())
+    if answer == "c":
+        assert world.outcomes == [HeartbeatResponse()]
+        assert opened(world) == [*before, str(ONE)]
+    else:
+        assert "cluster 'abc' answers at one:9092" in str(world.outcomes[0])
+        assert opened(world) == before, "an outage that goes on is said once"
+
+
+def test_a_broker_that_was_not_told_who_is_meant_since_others_are_older_is_told_once_it_is_known_to_look_at_it() -> None:
+    """In the middle of an upgrade; or the address leads to a cluster that is newer."""
+    world = World(ONE, TWO)
+    world.add(heartbeat(world.done, node_id=2))
+    world.plan(0.0)
+    world.delegate.opened(world.key(2), 0.0)
+    world.plan(0.0)
+    world.reply(OLDER, 0.0, 2)
+    world.delegate.set_nodes({1: ONE, 2: TWO}, 0.5, cluster_id="c")
+    world.add(heartbeat(world.done), now=1.0)
+    world.plan(1.0)
+    world.negotiate(1.0)
+    world.plan(1.0)
+    assert meant(world) == [(None, -1), ("c", 1)]
+    assert [asked.api for asked in world.peer().asked] == [Api.API_VERSIONS, Api.HEARTBEAT]
+    world.reply(ApiVersionsResponse(error_code=129), 1.1)
+    assert "another broker than broker 1 of cluster 'c'" in str(world.outcomes[0])
     assert world.delegate.take_misrouted() is not None

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ...model import TopicPartition
 from ...wire.messages import (
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC, INVALID_TOPIC, TOPIC_EXISTS, INVALID_PARTITIONS = 1, 3, 17, 36, 37
 INVALID_REPLICATION, INVALID_ASSIGNMENT, INVALID_CONFIG, POLICY_VIOLATION, UNKNOWN_TOPIC_ID = 38, 39, 40, 44, 100
-CLUSTER_ID: Final = "fake-cluster"
 
 
 def is_topic_name(name: str) -> bool:
@@ -157,4 +156,4 @@ def describe_cluster(broker: "FakeBroker", request: DescribeClusterRequest, vers
     cluster = broker.cluster
     up = (each for each in cluster.brokers.values() if cluster.is_up(each.node_id))
     results = tuple(DescribeClusterBroker(broker_id=each.node_id, host=each.host, port=each.port, rack=each.rack) for each in up)
-    return DescribeClusterResponse(error_code=error, cluster_id=CLUSTER_ID, controller_id=0, brokers=results)
+    return DescribeClusterResponse(error_code=error, cluster_id=cluster.cluster_id, controller_id=0, brokers=results)
