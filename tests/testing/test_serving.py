@@ -335,7 +335,7 @@ async def test_bytes_that_are_no_request_are_reported(caplog: pytest.LogCaptureF
             writer.write(struct.pack(">i", len(body)) + body)
             assert await reader.read() == b""
             writer.close()
-        assert "bytes that are no request" in caplog.text
+        assert "bytes that are not a request" in caplog.text
 
 
 async def test_confluent_kafka_follows_leaders_that_move() -> None:
