@@ -11,6 +11,7 @@ from attrs import define, field
 
 from kafka_async import KafkaConsumer, TopicPartition
 from kafka_async.testing.simulation import KAFKA_2_8, KAFKA_3_9, KAFKA_4_3, KAFKA_4_4, FakeCluster
+from kafka_async.testing.simulation.config_admin import BrokerSettings
 from kafka_async.wire import Api
 
 from .support import Consumer, read_values, virtual
@@ -36,12 +37,14 @@ class Routes:
 
 def two_clusters(release: Mapping[Api, int]) -> tuple[FakeCluster, FakeCluster, Routes]:
     """Two clusters of two brokers with a topic ``t`` each, and the ways to them: ``start``, ``b0`` and ``b1`` lead to the first."""
-    right, wrong = (FakeCluster(size=2, max_versions=release, cluster_id=name) for name in ("right", "wrong"))
+    right, wrong = (
+        FakeCluster(size=2, max_versions=release, broker_settings=BrokerSettings(cluster_id=name)) for name in ("right", "wrong")
+    )
     for node, broker in wrong.brokers.items():
         broker.listens(f"w{node}", 9092)
     for cluster in (right, wrong):
         for tp in cluster.create_topic("t", 2, replicas=1):
-            cluster.log(tp).append([f"{cluster.cluster_id} {n}".encode() for n in range(20)])
+            cluster.log(tp).append([f"{cluster.broker_settings.cluster_id} {n}".encode() for n in range(20)])
     ways = {f"b{node}": (right, f"b{node}") for node in right.brokers} | {f"w{node}": (wrong, f"b{node}") for node in wrong.brokers}
     return right, wrong, Routes(ways | {"start": (right, "b1")})
 
@@ -53,7 +56,7 @@ def consumer_by(routes: Routes, **options: Any) -> Consumer:
 
 def write(cluster: FakeCluster, count: int, start: int) -> None:
     for tp in PARTITIONS:
-        cluster.log(tp).append([f"{cluster.cluster_id} {n}".encode() for n in range(start, start + count)])
+        cluster.log(tp).append([f"{cluster.broker_settings.cluster_id} {n}".encode() for n in range(start, start + count)])
     cluster.changed()
 
 

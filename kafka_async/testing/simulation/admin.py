@@ -156,4 +156,6 @@ def describe_cluster(broker: "FakeBroker", request: DescribeClusterRequest, vers
     cluster = broker.cluster
     up = (each for each in cluster.brokers.values() if cluster.is_up(each.node_id))
     results = tuple(DescribeClusterBroker(broker_id=each.node_id, host=each.host, port=each.port, rack=each.rack) for each in up)
-    return DescribeClusterResponse(error_code=error, cluster_id=cluster.cluster_id, controller_id=0, brokers=results)
+    return DescribeClusterResponse(
+        error_code=error, cluster_id=cluster.broker_settings.cluster_id, controller_id=0, brokers=results
+    )

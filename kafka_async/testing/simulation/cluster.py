@@ -69,7 +69,6 @@ class FakeCluster:
     chunk: int | None = None
     """Most bytes that one read of the client returns."""
     racks: Mapping[int, str] = field(factory=dict)
-    cluster_id: str = "fake-cluster"
     broker_settings: BrokerSettings = field(factory=BrokerSettings)
     changes: Changes = field(factory=lambda: Changes(SimulatedClock(TIMESTAMP)))
     brokers: dict[int, FakeBroker] = field(init=False)

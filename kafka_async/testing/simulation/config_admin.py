@@ -59,6 +59,7 @@ class BrokerSettings:
 
     auto_create: int = 0
     """Partitions of a topic that a client's metadata request creates; 0: none is created."""
+    cluster_id: str = "fake-cluster"
     given: dict[str, dict[str, str]] = field(factory=dict)
     """By the broker's number as text; ``EVERY`` for all."""
     defaults: dict[str, str] = field(factory=dict)

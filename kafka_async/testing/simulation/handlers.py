@@ -66,7 +66,10 @@ Handler: TypeAlias = Callable[[FakeBroker, Any, int, int], Answer]
 
 def api_versions(broker: FakeBroker, request: ApiVersionsRequest, version: int, error: int) -> ApiVersionsResponse:
     """KIP-35, KIP-511, KIP-584, KIP-1242."""
-    if request.cluster_id is not None and (request.cluster_id, request.node_id) != (broker.cluster.cluster_id, broker.node_id):
+    if request.cluster_id is not None and (request.cluster_id, request.node_id) != (
+        broker.cluster.broker_settings.cluster_id,
+        broker.node_id,
+    ):
         error = REBOOTSTRAP_REQUIRED
     offered = tuple(
         ApiVersion(api_key=api, min_version=SUPPORTED[api].lowest, max_version=highest)
@@ -92,7 +95,7 @@ def metadata(broker: FakeBroker, request: MetadataRequest, version: int, error: 
             for b in cluster.brokers.values()
             if cluster.is_up(b.node_id)
         ),
-        cluster_id=cluster.cluster_id,
+        cluster_id=cluster.broker_settings.cluster_id,
         controller_id=0,
         topics=tuple(_wanted(broker, topic, request.allow_auto_topic_creation, error) for topic in names),
     )
