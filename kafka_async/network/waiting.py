@@ -9,11 +9,13 @@ more than the wait.
 """
 
 import asyncio
+import sys
 import threading
 import time
 from collections.abc import Callable
 from math import inf
 from typing import Any, Final, Protocol
+from weakref import WeakKeyDictionary
 
 import anyio
 import anyio.lowlevel
@@ -64,8 +66,35 @@ def thread_begins() -> Callable[[], object]:
 
     A loop with virtual time (``kafka_async.testing``) wants to know: it must not jump over the time that the thread takes.
     """
-    begins: Callable[[], Callable[[], object]] | None = getattr(running_loop(), "thread_begins", None)
+    loop = running_loop()
+    if loop is None:
+        return _keep_trio_from_jumping()
+    begins: Callable[[], Callable[[], object]] | None = getattr(loop, "thread_begins", None)
     return begins() if begins is not None else _nothing
+
+
+_HELD: Final[WeakKeyDictionary[Any, tuple[int, float]]] = WeakKeyDictionary()
+"""For clocks of ``trio.testing``: how many threads there are for which they may not jump, and the threshold that they had."""
+
+
+def _keep_trio_from_jumping() -> Callable[[], object]:
+    """As ``thread_begins``, for trio, whose virtual clock does not know of threads that are not trio's own."""
+    trio = sys.modules.get("trio")
+    clock = None if trio is None else trio.lowlevel.current_clock()
+    threshold = getattr(clock, "autojump_threshold", None)
+    if clock is None or threshold is None:
+        return _nothing
+    threads, threshold = _HELD.get(clock, (0, threshold))
+    _HELD[clock], clock.autojump_threshold = (threads + 1, threshold), inf
+
+    def ends() -> None:
+        threads, threshold = _HELD.pop(clock)
+        if threads > 1:
+            _HELD[clock] = threads - 1, threshold
+        else:
+            clock.autojump_threshold = threshold
+
+    return ends
 
 
 def _nothing() -> None:

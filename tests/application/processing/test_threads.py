@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import anyio
 import pytest
 from anyio import from_thread
 
@@ -15,6 +16,7 @@ from kafka_async.application.processing.handling import TURN
 from kafka_async.application.processing.processing import Processing
 from kafka_async.application.processing.threads import Threads
 from kafka_async.testing import Cluster
+from tests.testing.test_clusters import Run, on_both
 
 Made = Callable[[], Any]
 
@@ -236,3 +238,23 @@ async def test_a_coroutine_that_a_plain_function_returned_too_late_is_closed() -
     go_on.set()
     await until(lambda: threads.busy == 0)
     threads.close()
+
+
+@on_both
+def test_virtual_time_waits_for_threads(run: Run) -> None:
+    async def main() -> None:
+        threads = Threads(2, lambda: None)
+
+        async def call(seconds: float) -> None:
+            await threads.run(threading.Event().wait, seconds)
+
+        with anyio.fail_after(100):
+            async with anyio.create_task_group() as group:
+                group.start_soon(call, 0.05)
+                group.start_soon(call, 0.1)
+        with anyio.move_on_after(100):
+            await anyio.sleep(1_000)
+        assert 100 <= anyio.current_time() < 200, "without threads it jumps"
+        threads.close()
+
+    run(main)
