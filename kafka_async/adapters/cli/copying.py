@@ -297,5 +297,6 @@ class Copy:
             position = await consumer.position(partition)
             if position >= self._ends[partition]:
                 self._reached.add(partition)
-                output.notify(f"% Reached end of topic {_name(partition)} at offset {position}")
+                end = "the given end" if self.reading.exclusive else "end"
+                output.notify(f"% Reached {end} of topic {_name(partition)} at offset {position}")
         return bool(assigned) and assigned <= self._reached

@@ -263,7 +263,7 @@ def show(
             if each.letter is not None and each.letter in choice and (everything or not each.gone_back)
         ]
         output.notify(_counted([letter for letter, _ in shown], box, everything))
-        return b"".join(json_row(_as_json(*each)) for each in shown) if as_json else _as_table(shown)
+        return b"".join(json_row(_as_json(*each)) for each in shown) if as_json or not shown else _as_table(shown)
 
     run(work(), output)
 

@@ -6,7 +6,7 @@ Must never join a group or commit.
 from collections.abc import Collection, Iterable, Mapping
 from itertools import starmap
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from attrs import frozen
@@ -25,6 +25,11 @@ from .shell import AsJson, Debug, new_app, start
 from .tables import printable, table
 
 app = new_app("List, describe and configure groups.")
+
+NO_SHARE_OFFSETS: Final = (
+    "No offsets: nothing was read yet. A share group begins at the end of a topic, unless share.auto.offset.reset=earliest was "
+    "set for it before (kafka-async groups configure).\n"
+)
 
 
 @frozen(kw_only=True)
@@ -274,7 +279,7 @@ def description(group: Group, rows: Collection[GroupProgress], letters: DeadLett
     if group.kind == "share":  # many members have a partition
         settled = [(*each.partition, each.offset, each.lag) for each in rows]
         text = f"{text}\nDead letters: {_letters_text(letters)}\n"
-        return text + "\n" + (table(("TOPIC", "PARTITION", "START", "LAG"), settled) if settled else "No offsets.\n")
+        return text + "\n" + (table(("TOPIC", "PARTITION", "START", "LAG"), settled) if settled else NO_SHARE_OFFSETS)
     noted = any(each.note for each in rows)
     lines = [
         (

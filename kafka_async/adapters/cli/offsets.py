@@ -6,6 +6,7 @@ It decides where a group that is moved reads on, and which groups are left alone
 Options are those of Java's ``kafka-consumer-groups.sh --reset-offsets`` where it has them.
 """
 
+import re
 import time
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
@@ -23,7 +24,7 @@ from .consumer_options import Brokers, CommandConfig, Settings, admin_options
 from .copying import find_partitions, moment
 from .done_maps import Committed, read_maps
 from .formats import json_row
-from .groups import GroupProgress, ends_of, existing, names_of, progress, refusal, share_progress
+from .groups import NO_SHARE_OFFSETS, GroupProgress, ends_of, existing, names_of, progress, refusal, share_progress
 from .shell import AsJson, Debug, Output, natural, new_app, run, start
 from .tables import table
 
@@ -79,7 +80,7 @@ def _share_offsets(group: str, rows: Collection[GroupProgress], as_json: bool) -
     if as_json:
         return b"".join(json_row({"group": group, **row.as_json()}) for row in rows)
     settled = [(*row.partition, row.offset, row.lag) for row in rows]
-    return table(("TOPIC", "PARTITION", "START", "LAG"), settled) if settled else "No offsets.\n"
+    return table(("TOPIC", "PARTITION", "START", "LAG"), settled) if settled else NO_SHARE_OFFSETS
 
 
 # --- reset ---------------------------------------------------------------------------------------------------------------------
@@ -155,7 +156,9 @@ def before(now: int, duration: str) -> int:
     """Return the time that lies an ISO 8601 duration before ``now``, in milliseconds. Raises ``typer.BadParameter``."""
     found = parse_duration(duration)
     if found is None:
-        raise typer.BadParameter(f"{duration!r}: expected a duration as PnDTnHnMnS, such as P7D or PT1H30M")
+        short = re.fullmatch(r"-?(\d+)\s*([smhd])", duration.strip().lower())  # as ``scan`` and ``export`` take it
+        hint = f"; did you mean '{'P' if short[2] == 'd' else 'PT'}{short[1]}{short[2].upper()}'?" if short else ""
+        raise typer.BadParameter(f"{duration!r}: expected a duration as PnDTnHnMnS, such as P7D or PT1H30M{hint}")
     return max(0, now - round(found.total_seconds() * 1000))
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from ...config.spelling import did_you_mean
 from ...errors import KafkaConfigurationError
 from ...values import define
 
@@ -184,7 +185,8 @@ class _Parser:
             return pa.string()
         if name not in _SIMPLE:
             expected = ", ".join((*_SIMPLE, "DECIMAL(p,s)", "ARRAY<...>", "MAP<...>", "STRUCT<...>"))
-            hint = "" if not name or name[0].isalnum() else "; a name that holds this character has to be in backquotes"
+            unquoted = name and not name[0].isalnum()
+            hint = "; a name that holds this character has to be in backquotes" if unquoted else did_you_mean(name, _SIMPLE)
             raise KafkaConfigurationError(f"value.schema: {name or 'the end'!r} is not a supported type; expected {expected}{hint}")
         return _SIMPLE[name]
 

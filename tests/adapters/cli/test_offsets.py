@@ -84,6 +84,12 @@ def test_a_duration_that_is_none_is_refused(text: str) -> None:
         before(90_000_000, text)
 
 
+@pytest.mark.parametrize(("text", "meant"), [("1h", "PT1H"), ("-90 s", "PT90S"), ("7d", "P7D")])
+def test_a_duration_as_scan_takes_it_is_refused_with_what_was_meant(text: str, meant: str) -> None:
+    with pytest.raises(typer.BadParameter, match=f"did you mean '{meant}'"):
+        before(90_000_000, text)
+
+
 def test_a_move_says_what_is_handled_again() -> None:
     kept = Committed.read(OffsetAndMetadata(3, encode([1, 4], None)), None)
 

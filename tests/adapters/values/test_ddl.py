@@ -68,6 +68,7 @@ def test_the_elements_of_an_array_have_sparks_name() -> None:
         ("order-id INT", "a name that holds this character has to be in backquotes"),
         ("a ARRAY<INT", "expected >, found 'the end'"),
         ("a MAP<STRING>", "expected ,, found '>'"),
+        ("a BIGNT", "did you mean 'BIGINT'"),
         ("a DECIMAL(39,2)", "expected 1 to 38 digits"),
         ("a DECIMAL(4,5)", "expected 1 to 38 digits"),
         ("a DECIMAL(x)", "expected a number, found 'X'"),
