@@ -36,7 +36,7 @@ from benchmarks.spark import SHAPES as SPARK_SHAPES
 from benchmarks.spark import VARIANTS, spark
 from benchmarks.tables import tables
 from benchmarks.watching import watching
-from benchmarks.workers import CLIENTS
+from benchmarks.workers import CLIENTS, RAW
 from tests.brokers import CURRENT
 
 ITERATING: Final = ("kafka_async.iterate", "aiokafka.iterate")
@@ -333,7 +333,8 @@ def known(command: str) -> list[str]:
         return list(VARIANTS)
     if command == "faults":
         return list(fault_members.MEMBERS)
-    return [*CLIENTS, java_perf.NAME] if command == "throughput" else list(CLIENTS)
+    clients = [client for client in CLIENTS if client != RAW or command == "distance"]  # it reads the first partition only
+    return [*clients, java_perf.NAME] if command == "throughput" else clients
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from typing import Any, Final
 from benchmarks.jobs import Job
 from benchmarks.sinks import Sink
 
+RAW: Final = "raw.fetch"
 WAIT_MS: Final = 1000
 
 
@@ -259,6 +260,6 @@ CLIENTS: Final[dict[str, Callable[[Job, Sink], Coroutine[Any, Any, None] | None]
     "confluent.tuned": confluent_tuned,
     "confluent.aio": confluent_aio,
     "kafka_python.poll": kafka_python_poll,
-    "raw.fetch": raw_fetch,
+    RAW: raw_fetch,
 }
 """Every client by the name that ``--clients`` takes; a blocking one is a plain function."""

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks import lanes, page, svg
+from benchmarks.__main__ import known
 
 ROOT = Path(__file__).parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -153,3 +154,8 @@ def test_every_table_of_states_is_on_the_page() -> None:
         if re.search(r"^TRANSITIONS\b.* = StateTable\($", path.read_text(), re.MULTILINE) and "testing" not in path.parts
     }
     assert tables == {path for path, _ in states()["MACHINES"]}
+
+
+def test_what_reads_one_partition_only_is_compared_where_there_is_one() -> None:
+    assert "raw.fetch" in known("distance")
+    assert "raw.fetch" not in [*known("throughput"), *known("latency")]
