@@ -125,6 +125,8 @@ class Threads:
             raise
 
     def _one_is_free(self) -> None:
+        if self.used_up:
+            return  # another call took it first, and says so when it ends
         if self._waiting:
             self._waiting.popleft().set()
         else:

@@ -208,6 +208,28 @@ async def test_a_call_that_is_cancelled_as_it_gets_a_thread_gives_it_to_the_next
     threads.close()
 
 
+async def test_a_thread_that_another_call_took_meanwhile_is_not_said_to_be_free() -> None:
+    go_on, go_on_again, freed = threading.Event(), threading.Event(), list[bool]()
+    threads = Threads(1, lambda: freed.append(True))
+
+    async def run_twice() -> None:
+        await threads.run(go_on.wait, 10)
+        second.cancel()
+        await threads.run(go_on_again.wait, 10)
+
+    first = asyncio.create_task(run_twice())
+    await until(lambda: threads.used_up)
+    second = asyncio.create_task(threads.run(int, "2"))
+    await asyncio.sleep(0)
+    go_on.set()
+    await until(second.done)
+    assert (second.cancelled(), threads.used_up, freed) == (True, True, [])
+    go_on_again.set()
+    await first
+    assert freed
+    threads.close()
+
+
 async def test_a_thread_that_was_left_behind_counts_until_it_ends() -> None:
     go_on = threading.Event()
     threads = Threads(2, lambda: None)
