@@ -28,20 +28,23 @@ def test_an_error_of_the_program_is_raised_as_it_is() -> None:
         run(fails())
 
 
+async def _leaves(seen: list[str], *, again: bool = False) -> None:
+    """End by SIGTERM, and await something on the way out, as a consumer does; ``again``: the signal comes twice."""
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.Event().wait()
+    finally:
+        if again:
+            os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(asyncio.ensure_future(_value()), 5)
+        seen.append("left")
+
+
 def test_sigterm_leaves_the_blocks_of_the_program_and_ends_it_with_143() -> None:
     seen: list[str] = []
-
-    async def waits() -> None:
-        try:
-            os.kill(os.getpid(), signal.SIGTERM)
-            await asyncio.Event().wait()
-        finally:
-            await asyncio.wait_for(asyncio.ensure_future(_value()), 5)  # what a consumer does when it is left: it awaits
-            seen.append("left")
-
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(SystemExit) as ended:
-        run(waits())
+        run(_leaves(seen))
     assert (ended.value.code, seen) == (143, ["left"])
     assert signal.getsignal(signal.SIGTERM) == before
 
@@ -49,17 +52,8 @@ def test_sigterm_leaves_the_blocks_of_the_program_and_ends_it_with_143() -> None
 def test_a_sigterm_that_comes_twice_at_once_cuts_nothing_short() -> None:
     seen: list[str] = []
 
-    async def waits() -> None:
-        try:
-            os.kill(os.getpid(), signal.SIGTERM)
-            await asyncio.Event().wait()
-        finally:
-            os.kill(os.getpid(), signal.SIGTERM)
-            await asyncio.wait_for(asyncio.ensure_future(_value()), 5)
-            seen.append("left")
-
     with pytest.raises(SystemExit) as ended:
-        run(waits())
+        run(_leaves(seen, again=True))
     assert (ended.value.code, seen) == (143, ["left"])
 
 

@@ -60,6 +60,11 @@ def write(cluster: FakeCluster, count: int, start: int) -> None:
     cluster.changed()
 
 
+def cut_off(cluster: FakeCluster) -> None:
+    for node in cluster.brokers:
+        cluster.disconnect(node)
+
+
 @EVERY
 @virtual
 async def test_nothing_is_taken_from_another_cluster_to_which_a_known_broker_leads(
@@ -95,8 +100,7 @@ async def test_a_member_whose_coordinator_leads_to_another_cluster_comes_back_wi
         await consumer.commit()
         for host in ("b0", "b1"):
             routes.ways[host] = wrong, host
-        for node in right.brokers:
-            right.disconnect(node)
+        cut_off(right)
         write(right, 10, start=20)
         assert await read_values(consumer, 1, seconds=20) == []
         routes.ways |= {"b0": (right, "b0"), "b1": (right, "b1")}
@@ -115,15 +119,13 @@ async def test_two_brokers_whose_addresses_are_swapped_cost_time_and_no_record(r
     async with consumer_by(routes) as consumer:
         values = await read_values(consumer, 40)
         routes.swap("b0", "b1")
-        for node in right.brokers:
-            right.disconnect(node)
+        cut_off(right)
         write(right, 10, start=20)
         begun = len(right.asked())
         assert await read_values(consumer, 1, seconds=20) == []
         assert len(right.asked()) - begun < 20 * 20  # it asks with the backoff of a leader that moves
         routes.swap("b0", "b1")
-        for node in right.brokers:
-            right.disconnect(node)
+        cut_off(right)
         values += await read_values(consumer, 20)
         assert await read_values(consumer, 1, seconds=5) == []
     assert sorted(values) == sorted([f"right {n}".encode() for n in range(30)] * 2)
@@ -158,8 +160,7 @@ async def test_without_the_check_whatever_cluster_answers_is_followed(options: d
         asked = len(right.asked(Api.METADATA))
         for host in ("b0", "b1"):
             routes.ways[host] = wrong, "b0"
-        for node in right.brokers:
-            right.disconnect(node)
+        cut_off(right)
         await read_values(consumer, 1, seconds=10)
         assert consumer.statistics().cluster_id == "wrong"
         assert len(right.asked(Api.METADATA)) == asked

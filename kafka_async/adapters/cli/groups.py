@@ -26,7 +26,7 @@ from .tables import printable, table
 
 app = new_app("List, describe and configure groups.")
 
-NO_SHARE_OFFSETS: Final = (
+_NO_SHARE_OFFSETS: Final = (
     "No offsets: nothing was read yet. A share group begins at the end of a topic, unless share.auto.offset.reset=earliest was "
     "set for it before (kafka-async groups configure).\n"
 )
@@ -252,6 +252,12 @@ def describe(
     start(work, debug)
 
 
+def share_table(rows: Collection[GroupProgress]) -> str:
+    """Return where a share group is in each partition, or why there is nothing to show."""
+    settled = [(*each.partition, each.offset, each.lag) for each in rows]
+    return table(("TOPIC", "PARTITION", "START", "LAG"), settled) if settled else _NO_SHARE_OFFSETS
+
+
 def description(group: Group, rows: Collection[GroupProgress], letters: DeadLetterTopic | None = None) -> str:
     """Return the group as a line about it, a table of its members and a table of its partitions."""
     parts = [f"Group {printable(group.group_id)}: {group.state}, {group.kind} protocol"]
@@ -277,9 +283,7 @@ def description(group: Group, rows: Collection[GroupProgress], letters: DeadLett
     else:
         text += "No members.\n"
     if group.kind == "share":  # many members have a partition
-        settled = [(*each.partition, each.offset, each.lag) for each in rows]
-        text = f"{text}\nDead letters: {_letters_text(letters)}\n"
-        return text + "\n" + (table(("TOPIC", "PARTITION", "START", "LAG"), settled) if settled else NO_SHARE_OFFSETS)
+        return f"{text}\nDead letters: {_letters_text(letters)}\n\n{share_table(rows)}"
     noted = any(each.note for each in rows)
     lines = [
         (

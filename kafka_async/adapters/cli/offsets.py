@@ -24,7 +24,7 @@ from .consumer_options import Brokers, CommandConfig, Settings, admin_options
 from .copying import find_partitions, moment
 from .done_maps import Committed, read_maps
 from .formats import json_row
-from .groups import NO_SHARE_OFFSETS, GroupProgress, ends_of, existing, names_of, progress, refusal, share_progress
+from .groups import GroupProgress, ends_of, existing, names_of, progress, refusal, share_progress, share_table
 from .shell import AsJson, Debug, Output, natural, new_app, run, start
 from .tables import table
 
@@ -79,8 +79,7 @@ def show(
 def _share_offsets(group: str, rows: Collection[GroupProgress], as_json: bool) -> str | bytes:
     if as_json:
         return b"".join(json_row({"group": group, **row.as_json()}) for row in rows)
-    settled = [(*row.partition, row.offset, row.lag) for row in rows]
-    return table(("TOPIC", "PARTITION", "START", "LAG"), settled) if settled else NO_SHARE_OFFSETS
+    return share_table(rows)
 
 
 # --- reset ---------------------------------------------------------------------------------------------------------------------

@@ -62,8 +62,9 @@ def moment(option: str, given: Any, topics: tuple[str, ...]) -> Moment:
 
 
 def check_order(since: Moment, until: Moment) -> None:
-    """Raise ``KafkaConfigurationError`` for a time before which the other one is."""
-    if since.kind == until.kind == "time" and since.ms > until.ms:
+    """Raise ``KafkaConfigurationError`` if they are of one kind, and the second is the earlier one."""
+    times = since.kind == until.kind == "time" and since.ms > until.ms
+    if times or (since.kind == until.kind == "ago" and since.ms < until.ms):
         raise KafkaConfigurationError("since is after until")
 
 

@@ -10,6 +10,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from functools import partial
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, Unpack
 
 import anyio
@@ -61,17 +62,10 @@ _REFUSED: Final = {
     "value_deserializer": "values='json' and others turn values into columns",
     **dict.fromkeys(("auto_offset_reset", "enable_auto_commit"), "a scan reads exactly its ranges, and commits nothing"),
 }
-_ARGUMENTS: Final = (
-    *("since", "until", "late", "partitions", "ranges", "values", "schema", "registry", "message", "timezone"),
-    *("columns", "ordered", "processes", "on_bad", "on_loss", "progress"),
-)
-"""What ``scan`` takes besides the options of a consumer: a mistyped one arrives among these."""
 _PARTS: Final = 4
 """Parts of a scan for each process, so that none waits long for the others in the end."""
 _LEAST_PART: Final = 100_000
 """Offsets of a part at least, unless there are processes without one."""
-_SOME_TIME: Final = 1 << 60
-"""Milliseconds, so late that every span before it begins after 1970: to compare two spans before now."""
 _log = logging.getLogger("kafka_async.scan")
 
 
@@ -195,8 +189,7 @@ def _asked(
 
 
 def _after(since: Moment, until: Moment) -> Moment:
-    if since.kind == until.kind:  # else it depends on when the scan is used
-        check_order(since.at(_SOME_TIME), until.at(_SOME_TIME))
+    check_order(since, until)
     return until
 
 
@@ -225,8 +218,9 @@ def _consumer_options(given: Mapping[str, Any]) -> dict[str, Any]:
     for name, why in _REFUSED.items():
         if name in given:
             raise KafkaConfigurationError(f"{name}: {why}")
-    for name in given.keys() - NAMES:
-        if (near := nearest(name, _ARGUMENTS, alike=0.7)) is not None:
+    for name in given.keys() - NAMES:  # a mistyped argument of ``scan`` arrives among the options
+        arguments = (each.name for each in signature(scan).parameters.values() if each.kind is each.KEYWORD_ONLY)
+        if (near := nearest(name, arguments, alike=0.7)) is not None:
             raise TypeError(f"unknown option {name!r}; did you mean {near!r}?")
     return _DEFAULTS | dict(given) | _FORCED
 

@@ -16,6 +16,7 @@ from typing import Final
 from attrs import define, field, frozen
 
 from ...states import StateTable
+from ..running import SAME_REQUEST
 from .reports import CannotRun, Report
 
 
@@ -92,8 +93,8 @@ class Policy:
     early: float = 5.0
     """One that ended sooner than this has hardly begun."""
     most_early: int = 3
-    same_request: float = 1.0
-    """A signal that comes so soon after the first one is the same request, as in ``running.SAME_REQUEST``."""
+    same_request: float = SAME_REQUEST
+    """A signal that comes so soon after the first one is the same request."""
 
 
 @define(eq=False)
