@@ -1,7 +1,5 @@
 """Every error this package raises, in one tree.
 
-It decides what a failure is called and whether a caller may try again (``retriable``).
-
 Names are aiokafka's if aiokafka has one, so that ``except`` clauses move over unchanged; otherwise the name is Java's with
 ``Error`` for ``Exception``. ::
 

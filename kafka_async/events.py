@@ -1,7 +1,6 @@
 """What crosses the two queues between the application's side and the background loop.
 
-It owns the two unions and ``Call``, the future that an application event carries. Events are values: nothing in them changes after
-they are sent, except that a ``Call`` is resolved once.
+Events are values: nothing in them changes after they are sent, except that a ``Call`` is resolved once.
 
 The names are those of Kafka's threading refactor design and of Java's ``ApplicationEvent`` and ``BackgroundEvent``. ``stamp``
 numbers the positions that the application gives a partition: it grows with every assignment and seek, and an event with an older

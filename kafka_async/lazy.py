@@ -1,7 +1,6 @@
 """Public names of a package that are imported only when they are first used (PEP 562).
 
-Names that were found are kept in the package itself. Must never hide a name from a type checker: a package that uses it imports the
-same names under ``TYPE_CHECKING``.
+Names that were found are kept in the package itself. A package that uses it imports the same names under ``TYPE_CHECKING``.
 
 This package has nearly three hundred modules. A program without a group, SASL and telemetry, such as a Spark task, needs less than
 two thirds of them.

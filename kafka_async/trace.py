@@ -1,8 +1,8 @@
 """One trace point serves logs, metrics and hooks.
 
-Must never decide what is done about an event: logging is one listener among others (``LoggingListener``), and nothing else in the
-package writes to a log. A normal event is INFO or DEBUG. A fault is one WARNING for as long as it lasts, and its end is an INFO
-line with its length. ``LOGGING.md`` says what an operator reads.
+Logging is one listener among others (``LoggingListener``), and nothing else in the package writes to a log. A normal event is INFO
+or DEBUG. A fault is one WARNING for as long as it lasts, and its end is an INFO line with its length. ``LOGGING.md`` says what an
+operator reads.
 """
 
 import logging

@@ -1,6 +1,6 @@
 """Classes with fields: attrs' ``define`` and ``frozen``, with one ``__repr__``, ``__eq__`` and ``__hash__`` for all of them.
 
-Must never behave differently from attrs, except that converters and validators are for arguments only; a test compares the two.
+They behave as attrs' own, except that converters and validators are for arguments only; a test compares the two.
 
 attrs compiles these methods anew for each class, which takes twice as long as making the rest of it, and a consumer has two hundred
 classes. Everything else, ``__init__`` above all, is attrs' own, and type checkers and editors see nothing but attrs.

@@ -1,7 +1,7 @@
 """Dead letters through another library's producer: ``on_failure=DeadLetters(producer, "orders-dead")`` for
 ``KafkaConsumer.process``.
 
-The caller starts and closes the producer. Must never return before the cluster has the record: it counts as done then.
+The caller starts and closes the producer.
 
 Key and value are the record's bytes in the log, not the results of deserializers, and its headers come first.
 A letter that is too large for the producer or the broker would never be written. It is written without its value, which can be read

@@ -1,8 +1,8 @@
 """Metrics of consumers as OpenTelemetry instruments, for programs that export their own (extra ``otel``).
 
-It decides which instrument a metric becomes: a counter for each total, a gauge for the rest. Must never keep a consumer alive.
-Names and labels are those that the cluster's operators see (KIP-714). There brokers add labels that tell consumers apart; here the
-caller does. ``application/alerts.yaml`` has rules for Prometheus that fit what OpenTelemetry's exporter makes of them.
+A total becomes a counter, everything else a gauge. Names and labels are those that the cluster's operators see (KIP-714). There
+brokers add labels that tell consumers apart; here the caller does. ``application/alerts.yaml`` has rules for Prometheus that fit
+what OpenTelemetry's exporter makes of them.
 
 Collectors run on a thread of their own; ``metrics()`` may be called from any thread, under asyncio.
 """

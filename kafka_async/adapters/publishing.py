@@ -1,6 +1,6 @@
 """Records that are written through another library's producer, and tried again for a while if that fails.
 
-The caller starts and closes the producer. Must never return before the cluster has the record: it counts as done then.
+The caller starts and closes the producer. A record counts as done once the cluster has it.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence

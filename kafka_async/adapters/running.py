@@ -1,7 +1,6 @@
 """Run a program until it ends or gets a signal: SIGTERM is handled as ``asyncio.run`` handles Ctrl-C.
 
-Must never end a process before its ``async with`` blocks are left: a member that does not leave keeps its partitions until its
-session ends.
+The process ends when its ``async with`` blocks are left: a member that does not leave keeps its partitions until its session ends.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """The blocking facade: the same consumer for programs without an event loop.
 
-Every method runs the coroutine of the asyncio consumer in the caller's thread. It owns that consumer, whose background loop has a
-thread of its own. Must never need an event loop in the caller's thread: it works in scripts, in notebooks that run a loop already,
-and in a worker process after a fork, as long as the consumer was started after the fork.
+Every method runs the coroutine of the asyncio consumer in the caller's thread. The background loop has a thread of its own, so no
+event loop is needed here: it works in scripts, in notebooks that run a loop already, and in a worker process after a fork, as long
+as the consumer was started after the fork.
 
 With ``ThreadSignal`` those coroutines block where they would wait, so they end at their first step. ``process`` is the exception:
 it runs on an event loop in a thread of its own, to which the consumer is lent meanwhile.

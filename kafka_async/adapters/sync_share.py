@@ -1,7 +1,6 @@
 """The blocking share consumer: ``ShareConsumer`` for programs without an event loop.
 
-The rules of ``sync.py`` hold here too: it has the asyncio share consumer, whose background loop has a thread of its own. Records
-may be acknowledged from any thread.
+As in ``sync.py``, the background loop has a thread of its own. Records may be acknowledged from any thread.
 """
 
 import time

@@ -1,7 +1,6 @@
 """Calls to the background that wait for its answer.
 
-A call that gives up withdraws its event, so that the background drops the work instead of doing it late (promise 7). Must never
-leave a waiter behind.
+A call that gives up withdraws its event, so that the background drops the work instead of doing it late (promise 7).
 """
 
 from collections.abc import Callable

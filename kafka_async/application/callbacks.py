@@ -1,7 +1,6 @@
 """The call-backs of the user: rebalance listeners, interceptors, deserializers.
 
-All of them run on the application's side, inside the caller's own read or commit call, plain or ``async def``. Must never let what
-a call-back raises disappear.
+All of them run on the application's side, inside the caller's own read or commit call, plain or ``async def``.
 """
 
 import inspect

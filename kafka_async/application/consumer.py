@@ -1,7 +1,6 @@
 """KafkaConsumer: what the caller holds.
 
-Must never wait except through ``Runtime`` (the blocking facade runs these same coroutines without an event loop), and never leave a
-waiter, a task or half a decision behind.
+Everything waits through ``Runtime``: the blocking facade runs these same coroutines without an event loop.
 
 Method names, arguments and return shapes are those of aiokafka's ``AIOKafkaConsumer``; behaviour is that of Java's
 ``KafkaConsumer``.

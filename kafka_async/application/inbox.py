@@ -1,6 +1,6 @@
 """Events from the background, sorted for the calls that need them.
 
-It decides which of them still count: none that was under way before the application unsubscribed or assigned again (promise 14).
+None that was under way before the application unsubscribed or assigned again still counts (promise 14).
 """
 
 import threading

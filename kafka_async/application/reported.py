@@ -1,6 +1,6 @@
 """Errors that the background reported, until a call raises them.
 
-Must never keep one twice: a program that looks at the state and never reads must not collect them.
+None is kept twice: a program that looks at the state and never reads would collect them.
 """
 
 from ..errors import KafkaError

@@ -1,6 +1,6 @@
 """Valid values of options: a check for each kind of value, and the conversion of values that may be written in several ways.
 
-Must never show a value that may be a secret, read a file, or load code that a string names (CVE-2023-25194).
+No check shows a value that may be a secret, reads a file, or loads code that a string names (CVE-2023-25194).
 
 A check says what it expects in ``expected``. Error messages and the reference of the options both use that text, so they cannot
 differ.

@@ -1,7 +1,6 @@
 """The options of a consumer with their defaults, validated. They are here and nowhere else.
 
-A ``ConsumerConfig`` is frozen. Must never read a file, the environment or a clock, and never load code that a string names
-(CVE-2023-25194): call-backs are passed as Python objects.
+No code is loaded that a string names (CVE-2023-25194): call-backs are passed as Python objects.
 
 Names are Kafka's configuration keys with ``_`` for ``.``, as kafka-python and aiokafka spell them. Times are in milliseconds,
 sizes in bytes. Secrets do not show in ``repr``. What each option means is in ``options.py``.

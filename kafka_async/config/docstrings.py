@@ -1,6 +1,6 @@
 """The docstrings of the options, which Python does not keep: they are read from the source of ``options.py``.
 
-Must never be imported by what reads records: it parses a source file.
+Nothing that reads records imports this: it parses a source file.
 """
 
 import ast

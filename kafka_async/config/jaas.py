@@ -1,7 +1,7 @@
 """The text of ``sasl.jaas.config``: a login module and its options.
 
-Must never show the text or a piece of it but the module's name, and that only where the rest is in order: nearly all of such a text
-is a password, and so may be what stands in the wrong place.
+Errors show the module's name alone, and that only where the rest is in order: nearly all of such a text is a password, and so may
+be what stands in the wrong place.
 
 Sources: KIP-85; ``JaasConfig`` of Kafka 4.3 and ``java.io.StreamTokenizer``, which reads it.
 """

@@ -1,6 +1,6 @@
 """Security options that only Java's client has, translated into ours.
 
-Must never show a value that may be a secret, nor resolve a reference to one.
+References to secrets are not resolved, and no value is shown that may be one.
 
 They occur in the properties files of Java programs, and in jobs that used Spark's own connector before.
 """

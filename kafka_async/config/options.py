@@ -1,8 +1,7 @@
 """What each option of a consumer means.
 
 The defaults and the checks are in ``consumer_config.py``; a test compares the two, and the page ``OPTIONS.md``, which is printed
-from here. Must never be needed by what reads records: Python keeps no docstrings of attributes, so ``reference.py`` reads them from
-this file when they are needed.
+from here. Python keeps no docstrings of attributes, so ``reference.py`` reads them from this file.
 
 A docstring says what the option does. Its last three lines are the default, what is allowed, and the key under which Kafka has it.
 """

@@ -1,7 +1,6 @@
 """Java's properties files: what a text of theirs says.
 
-It decides which keys and values a text has, as ``java.util.Properties.load`` does. Must never show a value: such files are where
-people keep passwords.
+As ``java.util.Properties.load``. No value is shown: such files are where people keep passwords.
 """
 
 import re

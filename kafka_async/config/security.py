@@ -1,6 +1,6 @@
 """Which options of TLS and SASL belong together, and which contradict each other.
 
-Must never show a value: only the names of options, ``security_protocol`` and ``sasl_mechanism`` stand in what is raised here.
+Only the names of options, ``security_protocol`` and ``sasl_mechanism`` stand in what is raised here.
 """
 
 from collections.abc import Collection, Iterable, Mapping

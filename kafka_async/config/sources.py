@@ -1,6 +1,6 @@
 """Options from outside the program: environment variables and properties files.
 
-Must never show a value that may be a secret, read a file or a variable that the caller did not ask for, or load what a text names.
+No file or variable is read that the caller did not ask for, and no value shown that may be a secret.
 """
 
 import logging

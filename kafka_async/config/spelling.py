@@ -1,6 +1,6 @@
 """What a mistyped name may have meant: of an option, a topic or a group.
 
-Must never be asked for a name that may be a secret.
+Names that may be secrets are not to be asked about.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,6 @@
 """Keystores and truststores of Java, as the PEM texts that the options of TLS take (extra ``pkcs12``).
 
-It decides which kind of store a file is, from its first bytes: Java, too, reads PKCS12 if JKS is configured. Must never show a
-password or a key.
+The first bytes of a file say which kind of store it is: Java, too, reads PKCS12 if JKS is configured.
 
 Sources: RFC 7292 (PKCS12); ``sun.security.provider.JavaKeyStore`` for the first bytes of JKS and JCEKS.
 """

@@ -1,6 +1,6 @@
 """Options that come as text: from a command line, the environment or a file.
 
-Must never show a text in an error unless its option cannot be a secret.
+An error shows a text only if its option cannot be a secret.
 """
 
 import json

@@ -1,8 +1,7 @@
 """The interface between a connection and a SASL mechanism.
 
-Must never do I/O; a mechanism is a sans-IO conversation of Kafka requests (SaslHandshake, SaslAuthenticate; KIP-43, KIP-152). What
-takes time on our side, such as fetching a token or deriving a key from a password, it hands out as ``PendingWork``, which the shell
-awaits.
+A mechanism is a sans-IO conversation of Kafka requests (SaslHandshake, SaslAuthenticate; KIP-43, KIP-152). What takes time on our
+side, such as fetching a token or deriving a key from a password, it hands out as ``PendingWork``, which the shell awaits.
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,6 @@
 """How long to wait before the next attempt.
 
-Must never draw randomness or read a clock itself; both are arguments. KIP-580 (retries, reconnects), KIP-601 (connection setup
-timeout), Java ``ExponentialBackoff``.
+KIP-580 (retries, reconnects), KIP-601 (connection setup timeout), Java ``ExponentialBackoff``.
 """
 
 from typing import Final

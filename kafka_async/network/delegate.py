@@ -1,7 +1,6 @@
 """Which request goes to which broker, and when: all decisions of the network are made here.
 
-It owns the known brokers, a ``Link`` for each broker and channel, the requests that are not written yet. Must never await, open a
-socket, read a clock or know a group or an offset; ``connection.py`` performs the plan and reports what happened.
+``connection.py`` performs the plan and reports what happened.
 
 Java: ``NetworkClientDelegate``, ``NetworkClient``, ``ClusterConnectionStates``. KIP-219, 580, 601, 602, 899, 1102.
 

@@ -1,6 +1,6 @@
 """Bytes of one connection cut into frames, without copying them.
 
-Must never allocate for a length that was only announced: the buffer doubles while bytes really arrive (CVE-2026-10142: 2 GiB in
+Nothing is allocated for a length that was only announced: the buffer doubles while bytes really arrive (CVE-2026-10142: 2 GiB in
 four bytes).
 
 A frame is a big-endian int32 length and that many bytes. The socket writes at ``get_buffer()``, ``next_frame()`` hands out a

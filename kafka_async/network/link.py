@@ -1,6 +1,5 @@
 """One broker in one channel: its connection over all attempts, as a state table.
 
-It owns that state, the backoff, and the ``Protocol`` of the current attempt. Must never touch a socket or choose between brokers.
 Java: ``ClusterConnectionStates``, the connection half of ``NetworkClient``. KIP-219 (throttling), 368 (re-authentication), 511
 (client name), 580 and 601 (backoff, setup timeout), 896 (ApiVersions first).
 

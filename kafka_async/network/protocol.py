@@ -1,7 +1,6 @@
 """One connection's requests and responses: bytes in, responses out, without a socket.
 
-Must never await, read a clock or know what state the connection is in (``link.py`` does). Any way of cutting the incoming bytes
-into pieces gives the same answers.
+Any way of cutting the incoming bytes into pieces gives the same answers.
 
 A broker answers the requests of one connection in the order they were sent (Kafka protocol guide, "Network"), so the oldest
 request in flight is the only one an answer may belong to; anything else means that the two sides have lost each other, and

@@ -1,8 +1,7 @@
 """Whether any broker can be reached, and since when none can.
 
-It decides when a cluster counts as unreachable: every broker that is known was tried in vain since the last answer. Must never try
-anything itself. A connection that breaks, or is closed because it is unused, proves nothing; the failed attempt to make another one
-does.
+A cluster counts as unreachable if every broker that is known was tried in vain since the last answer. A connection that breaks, or
+is closed because it is unused, proves nothing; the failed attempt to make another one does.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,7 @@
 """How long a SASL session lasts, and when its renewal is tried.
 
-It decides at which share of the session a renewal begins, when one that failed is tried again, from when the connection may not be
-used any more. Must never know what a renewal sends. KIP-368; Java ``SaslClientAuthenticator`` (``ReauthInfo``) begins at the same
-share, but drops the connection if the first try fails.
+KIP-368; Java ``SaslClientAuthenticator`` (``ReauthInfo``) begins at the same share, but drops the connection if the first try
+fails.
 """
 
 from math import inf

@@ -1,8 +1,7 @@
 """TLS: from options to a context, and from OpenSSL's errors to one that says what to do.
 
-Certificate and host name are verified, and TLS versions below 1.2 are refused, unless the caller gives a context of its own. Must
-never read a file that no option names, ask a terminal for a password, or leave a private key behind on a disk. KIP-651 (PEM text in
-options), RFC 8446 section 6.2 (alerts).
+Certificate and host name are verified, and TLS versions below 1.2 are refused, unless the caller gives a context of its own.
+KIP-651 (PEM text in options), RFC 8446 section 6.2 (alerts).
 """
 
 import os

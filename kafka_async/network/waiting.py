@@ -1,6 +1,6 @@
 """How a task or a thread waits to be woken, again and again.
 
-Must never lose a wake-up: ``ticket`` is read before looking, and ``wait`` returns at once if a wake-up came since.
+No wake-up is lost: ``ticket`` is read before looking, and ``wait`` returns at once if a wake-up came since.
 
 anyio's ``Event`` and ``move_on_after`` do the same on every event loop, at about 50 us for each wait; on asyncio a bare future
 does it in a tenth of that, and every round trip to a broker waits more than once. One alarm serves all waits there: a task that

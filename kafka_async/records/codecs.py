@@ -1,7 +1,5 @@
 """Decompression with a bound, and compression for what a consumer sends (telemetry, KIP-714).
 
-Must never let an error of a codec library out, and never decompress into a buffer that grows by itself.
-
 The output size comes from the format where it declares one, or from a walk over its blocks, each of which has a largest size; then
 the library writes into a buffer of that size. Formats: RFC 1952 (gzip), RFC 8878 (zstd), the LZ4 frame format 1.6.3, snappy's
 ``format_description.txt`` and the chunked framing of snappy-java. The wrong

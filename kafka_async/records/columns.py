@@ -1,8 +1,7 @@
 """Records as columns: plain buffers in Arrow's layout that a caller wraps without touching a record.
 
-It decides what the buffers look like (the Arrow columnar format: native byte order, int32 offsets with one entry more than rows, a
-validity bitmap with the lowest bit first). It owns the buffers until ``finish``. Must never import Arrow: code that wants arrays
-wraps the buffers.
+The buffers are those of the Arrow columnar format: native byte order, int32 offsets with one entry more than rows, a validity
+bitmap with the lowest bit first. Code that wants arrays wraps them.
 
 The decoders write into the buffers of ``ColumnBuilder`` directly; between two calls every buffer has exactly the length that its
 rows need, so either decoder may go on where the other stopped.

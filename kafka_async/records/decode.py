@@ -1,7 +1,6 @@
 """The decoder in Python: the readable half of a pair that ``_decode.pyx`` is the fast half of.
 
-Must never decide anything that ``_decode.pyx`` decides differently: both keep one contract, given in the docstrings here, and the
-same tests.
+``_decode.pyx`` decides everything alike: both keep one contract, given in the docstrings here, and the same tests.
 
 A failure moves nothing: the next call meets it again. Records before it were handed out by the call that met it first, which
 therefore does not raise. Any other exception leaves the reader where it was before the call, and hands nothing out. Sources:

@@ -1,6 +1,6 @@
 """The header of a record batch, and the words for everything that can be wrong with one.
 
-It owns the layouts and the sentences of ``Flaw``, which both decoders use.
+Both decoders use the layouts and the sentences of ``Flaw``.
 
 Sources: KIP-98 and ``DefaultRecordBatch`` (magic 2), KIP-32 and ``LegacyRecord`` (magic 0 and 1), ``ByteBufferLogInputStream`` for
 the order of the checks.

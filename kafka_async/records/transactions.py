@@ -1,7 +1,6 @@
 """Which batches of a response belong to aborted transactions (KIP-98, ``CompletedFetch``).
 
-It decides whether the records of a transactional batch are dropped under ``read_committed``. Must never decide by anything but
-producer id and offset: sequence numbers and epochs play no part.
+Only producer id and offset count: sequence numbers and epochs play no part.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """Virtual time on asyncio: an event loop whose clock jumps to the next deadline when nothing is ready.
 
-Must never wait in real time while a timer is due later and no thread works: a test that spans an hour takes as long as its work
-does. On trio, ``trio.testing.MockClock(autojump_threshold=0)`` is the same thing.
+Time jumps to the next timer that is due if no thread works: a test that spans an hour takes as long as its work does. On trio,
+``trio.testing.MockClock(autojump_threshold=0)`` is the same thing.
 
 Its limits: sockets live in real time, and it does not wait for them. While a timer runs, time jumps past them; if no timer runs,
 the loop raises an error, since everything would wait for ever. While threads work that the loop waits for, such as those of plain

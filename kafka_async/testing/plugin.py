@@ -3,8 +3,7 @@
 ``kafka_module_cluster`` and ``kafka_session_cluster`` are clusters for a module and for the whole run. ``kafka_name`` makes names
 for the tests that share them. The marker ``virtual_time`` runs an async test under virtual time.
 
-It decides whether a test's cluster is simulated, or the real one of ``--kafka-bootstrap``. Must never do anything for a test that
-does not ask for a fixture: this file imports little but pytest, and the cluster only at its first use.
+A test that asks for no fixture pays for nothing: this file imports little but pytest, and the cluster only at its first use.
 """
 
 import contextlib

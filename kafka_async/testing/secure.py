@@ -1,6 +1,6 @@
 """TLS and SASL for ``RealCluster``, done by the consumer's own code.
 
-Must never show a secret, nor be imported for simulated brokers: it needs ``network``, which the simulation must know nothing about.
+It is not imported for simulated brokers: it needs ``network``, which the simulation must know nothing about.
 """
 
 import asyncio

@@ -1,7 +1,4 @@
-"""The broker's side of the wire: requests read, responses written, with the converters of the product.
-
-Must never be used except by tests and fake clusters.
-"""
+"""The broker's side of the wire: requests read, responses written, with the converters of the product."""
 
 import struct
 from typing import Any, Final, NamedTuple, cast

@@ -1,6 +1,6 @@
 """The cluster on TCP: one listening socket for each broker, on the loopback, for programs that are not in this process.
 
-Must never listen beyond 127.0.0.1. It runs in the event loop that opened it, so that a cluster is only ever touched by one thread.
+It runs in the event loop that opened it, so that a cluster is only ever touched by one thread.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """A simulated cluster on TCP with a thread and an event loop of its own, for programs that have no loop, or that block theirs.
 
-Must never let two threads touch a cluster: all work on it happens in its thread.
+All work on the cluster happens in its thread.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
 """Questions about many groups and partitions: a hundred groups in a request, brokers at once, each with a deadline of its own.
 
 An answer is a value for each name asked about, or the error in its place: what one broker or one group refuses costs the others
-nothing. Must never have more than one request of a call on its way to a broker, so that a large cluster feels a poll as little as a
-small one.
+nothing. A call has one request at a time on its way to a broker, so that a large cluster feels a poll as little as a small one.
 
 With B brokers, L of them leaders, and groups of some kinds: ListGroups B, a description and the offsets of 100 groups of a broker
 and a kind each one request, ListOffsets L. A broker that lists a group coordinates it, so nobody is asked for coordinators.

@@ -1,9 +1,6 @@
 """Single requests to brokers, without a consumer.
 
-It owns a delegate and its connections, apart from those of any consumer, for as long as its ``async with`` lasts. Must never know
-what a message means, except Metadata, which has the brokers' addresses.
-
-It drives its delegate as the background loop does; see ``background/loop/loop.py``.
+It has a delegate and connections of its own, and drives them as the background loop does; see ``background/loop/loop.py``.
 """
 
 import random

@@ -1,7 +1,7 @@
 """The options of a consumer on the command line: ``-b``, ``-F`` and ``-X``.
 
-It decides which of them wins (``-X``, then the command's own options, then the file, then the default), and how text becomes a
-value. Must never show a value that may be a secret, even if it was typed in the wrong place.
+``-X`` wins over the command's own options, these over the file, and that over the default. A value that may be a secret is never
+shown, even if it was typed in the wrong place.
 """
 
 import re

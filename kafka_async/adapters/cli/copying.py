@@ -1,7 +1,6 @@
 """Copying records to standard output: what ``kafka-async consume`` does.
 
-Must never let the offset of a record be committed that was not written: a batch is written and flushed before the next read call,
-after which auto-commit may commit it.
+A batch is written and flushed before the next read call, after which auto-commit may commit it.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

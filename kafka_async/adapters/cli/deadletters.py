@@ -1,7 +1,6 @@
 """The commands ``kafka-async deadletters``: what is in a topic of dead letters, and the way back for those that were mended.
 
-Must never count a letter as written back before the cluster has confirmed it; and must never write back what came to the topic
-after the command began, or a record that fails at once would go round for ever.
+What came to the topic after the command began stays: a record that fails at once would go round for ever.
 
 What has gone back stands in the group's commit: the first letter that is left, and a map of those after it that are done, as
 ``process(keep_done=True)`` writes it. So a choice of letters can go back now, and others later.

@@ -1,7 +1,5 @@
 """The demonstration behind ``kafka-async demo`` (extra ``cli``): a cluster, a producer and our consumer in one process.
 
-Must never call a run a success before every record was seen exactly once.
-
 The cluster is ``kafka_async.testing``'s, on TCP on the loopback and in a thread of its own: Kafka's protocol, no Java, nothing to
 install.
 """

@@ -1,7 +1,7 @@
 r"""Records as bytes for a terminal, a file or a pipe.
 
-Must never do I/O or change a byte of a key, a value or a header: what is written can be read back. JSON is for people too: it has
-no character in it that a terminal obeys.
+No byte of a key, a value or a header is changed: what is written can be read back. JSON is for people too: it has no character in
+it that a terminal obeys.
 
 Tokens and field names are kcat's (its manual page, ``-f`` and ``-J``), see ``CODES``. A length of null is -1.
 """

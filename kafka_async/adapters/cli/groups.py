@@ -1,7 +1,4 @@
-"""The commands ``kafka-async groups``: which groups there are, their members, their lag.
-
-Must never join a group or commit.
-"""
+"""The commands ``kafka-async groups``: which groups there are, their members, their lag."""
 
 from collections.abc import Collection, Iterable, Mapping
 from itertools import starmap

@@ -1,8 +1,7 @@
 """What must be right before a command runs: the extra is installed, the arguments are text, and standard output is open
 and takes every character.
 
-It decides with which message and exit code the program ends if not. Must never import the extra at the top: the message must come
-before the import fails. The commands are in ``commands.py``.
+The extra is not imported at the top: the message must come before the import fails.
 """
 
 import importlib.util

@@ -1,7 +1,7 @@
 """Where ``kafka-async`` starts: Ctrl-C ends it without a traceback from here on.
 
-It owns the handler of SIGINT until a command has an event loop, which brings its own. Must never import anything that takes time:
-what comes before ``main`` is Python's, tracebacks included. The rest of the start is in ``launch.py``.
+Nothing that takes time is imported: what comes before ``main`` is Python's, tracebacks included. The rest of the start is in
+``launch.py``.
 """
 
 import os

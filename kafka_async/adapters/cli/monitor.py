@@ -1,6 +1,6 @@
 """The command ``kafka-async monitor``: what ``top`` shows as a page, and as numbers for programs.
 
-What it serves is in ``adapters/web``. Must never serve other machines unless it is told to, nor show an option or a secret.
+What it serves is in ``adapters/web``.
 """
 
 from pathlib import Path

@@ -1,7 +1,6 @@
 """The commands ``kafka-async offsets``: what a group has committed, and moving it.
 
-It decides where a group that is moved reads on, and which groups are left alone: those with members. Must never commit without
-``--execute``, nor below the first or above the last offset of a partition.
+Groups with members are left alone: these would go on from where they are, and overwrite what is committed here.
 
 Options are those of Java's ``kafka-consumer-groups.sh --reset-offsets`` where it has them.
 """

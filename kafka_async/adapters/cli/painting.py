@@ -1,7 +1,4 @@
-"""A terminal that shows pages, and is left as it was.
-
-Must never leave the terminal in another mode than it had, whichever way the program ends.
-"""
+"""A terminal that shows pages, and is left as it was."""
 
 import asyncio
 import contextlib

@@ -1,6 +1,6 @@
 """Writing records with aiokafka's or confluent-kafka's producer, whichever is installed: this package only reads.
 
-Must never write with fewer checks than the consumer reads with: an option that the producer's library does not have is refused.
+Writing is checked as reading is: an option that the producer's library does not have is refused.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Keys and values with a schema in a registry, as JSON: ``-s value=avro -r URL``, as kcat has it.
 
-Must never show a login of the registry. Reading waits for the registry, so it runs on a thread.
+Reading waits for the registry, so it runs on a thread.
 
 What JSON has no type for: bytes become text, a character for each (as in Avro's own JSON); decimals, dates, times and UUIDs become
 text; numbers that JSON does not have become "NaN", "Infinity" and "-Infinity" (as in Protobuf's JSON).

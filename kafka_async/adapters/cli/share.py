@@ -1,7 +1,4 @@
-"""The command ``kafka-async share consume``: reads as a member of a share group.
-
-Must never accept a record before it was written.
-"""
+"""The command ``kafka-async share consume``: reads as a member of a share group."""
 
 import time
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,8 +1,7 @@
 """What the commands of ``kafka-async`` share: their output, their exit codes, how they end.
 
-Must never show a traceback that was not asked for with ``--debug``: an error is one line on stderr, and texts of brokers and other
-clients reach the terminal without control codes. Must never write to standard output on the event loop: a pipe without a reader
-would hold up the consumer and the signals that are to end it.
+An error is one line on stderr, and texts of brokers and other clients reach the terminal without control codes. Standard output is
+written on a thread: a pipe without a reader would hold up the consumer and the signals that are to end it.
 """
 
 import asyncio

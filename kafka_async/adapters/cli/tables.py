@@ -1,7 +1,7 @@
 """Rows as a table for people.
 
-It decides how a table looks: aligned columns without lines, numbers on the right, ``-`` for what is not known. Must never let text
-of other clients reach the terminal as control codes: every client chooses its own name.
+Columns are aligned without lines, numbers on the right, with ``-`` for what is not known. Every client chooses its own name, so no
+text reaches the terminal with control codes.
 """
 
 from collections.abc import Sequence

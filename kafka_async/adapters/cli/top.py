@@ -1,6 +1,6 @@
 """The command ``kafka-async top``: which groups are behind, by how long, and why, on a terminal or as a check.
 
-What is shown is in ``screens.py``; what it means in ``adapters/monitor``. Must never commit, join a group or change anything.
+What is shown is in ``screens.py``; what it means in ``adapters/monitor``.
 """
 
 import asyncio

@@ -1,7 +1,4 @@
-"""The commands ``kafka-async topics``: which topics there are, where their partitions are and what is in them.
-
-Must never create a topic by asking for it.
-"""
+"""The commands ``kafka-async topics``: which topics there are, where their partitions are and what is in them."""
 
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any

@@ -1,6 +1,6 @@
 """The command ``kafka-async run``: a program of one's own in several processes.
 
-What it starts and watches is in ``adapters/workers``. Must never import the program.
+What it starts and watches is in ``adapters/workers``.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Numbers of a monitor as people read them.
 
-It decides units and marks: ``> 12 min`` if it is more than that, ``~ 3 h`` if it is about that, ``?`` if it is not known.
+``> 12 min`` if it is more than that, ``~ 3 h`` if it is about that, ``?`` if it is not known.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Asks the brokers, and gives the book what they answered.
 
-Must never have two polls at once, nor let one broker hold up the numbers of another for longer than an interval.
+One broker does not hold up the numbers of another for longer than an interval.
 """
 
 import time

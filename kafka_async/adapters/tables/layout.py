@@ -1,6 +1,6 @@
 """Which columns a scan has, and how they are made of records.
 
-A ``TableLayout`` is a value that is sent to worker processes. Must never do anything per record.
+A ``TableLayout`` is a value that is sent to worker processes.
 """
 
 from collections.abc import Collection, Iterable, Mapping

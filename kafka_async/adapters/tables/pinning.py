@@ -1,7 +1,4 @@
-"""Which offsets a scan reads: found once, so that all who use the scan see the same records.
-
-Must never join a group or commit: what a group has committed is only looked up.
-"""
+"""Which offsets a scan reads: found once, so that all who use the scan see the same records."""
 
 import logging
 import time

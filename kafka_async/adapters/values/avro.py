@@ -1,6 +1,6 @@
 """Avro values to columns (``value.format=avro``, extra ``avro``).
 
-Must never let a value decide how much is allocated: ``avro_schema`` refuses arrays whose elements take no bytes.
+A value does not decide how much is allocated: ``avro_schema`` refuses arrays whose elements take no bytes.
 
 Without a registry a value is the bytes of one record in ``value.schema``. With one the id of the writer's schema is looked for
 first in the header ``__value_schema_id`` (Confluent Platform 8: a one and the sixteen bytes of a schema's GUID, or a zero byte and

@@ -1,9 +1,9 @@
 """Whole batches of Avro records by the compiled reader, where the schemas of writer and reader are alike.
 
-It decides what the compiled reader may read. That is what both schemas have in common without a rule that needs a closer look: the
-same types, fields that only one of them has, and the numbers and texts that may be promoted. A union is one of null and one type.
-For other schemas, and where nothing was compiled, ``avro.py`` reads value by value. It does so too for single values that are not
-plainly records, to say what is wrong with them.
+The compiled reader reads what both schemas have in common without a rule that needs a closer look: the same types, fields that only
+one of them has, and the numbers and texts that may be promoted. A union is one of null and one type. For other schemas, and where
+nothing was compiled, ``avro.py`` reads value by value. It does so too for single values that are not plainly records, to say what
+is wrong with them.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """The base of all formats of values: which columns there are, and how bad values are handled.
 
-Decoders are values that travel to executors. Must never drop a value: it is decoded, or its bytes are in ``_corrupt``, or the read
-ends with an error that says where it is.
+Decoders are values that travel to executors. No value is dropped: it is decoded, or its bytes are in ``_corrupt``, or the read ends
+with an error that says where it is.
 """
 
 from abc import ABC, abstractmethod

@@ -1,7 +1,6 @@
 """Values to columns: what ``value.format`` and the other ``value.*`` options mean.
 
-A decoder is a value, made once on the driver and sent to the executors, so that all of them have the same columns. Must never do
-anything where values stay bytes.
+A decoder is a value, made once on the driver and sent to the executors, so that all of them have the same columns.
 
 What the options mean is in the README of this adapter. ``key.*`` are the same for keys, which often have the names of fields of
 their values: so their columns have the prefix ``key_`` if ``key.prefix`` is not given, and bad ones are in ``_corrupt_key``. Their

@@ -1,6 +1,6 @@
 """Whole batches of JSON values by Arrow's reader, where every value is plainly valid.
 
-Must never make a Python object of a record.
+No Python object is made of a record.
 
 All values of a batch are read as one text, with ``{"r":<value>}`` on a line each. A string cannot hold a raw newline, and no object
 can begin inside another: so every join ends a row whatever the values are, each value makes at least one row, and as many rows as

@@ -1,6 +1,6 @@
 """What JSON means, value by value and field by field, as Spark's ``from_json`` has it in its permissive mode.
 
-Must never raise for any bytes: faults are reported.
+No bytes raise: faults are reported.
 
 A field of the wrong type is null, its neighbors are kept, and the record counts as bad. The same applies within structs, but a
 bad element makes its whole array or map null. A text that is not a JSON object gives nulls. If a name appears twice, the last one

@@ -1,8 +1,7 @@
 """A Confluent-compatible schema registry, as far as reading Avro and Protobuf needs it.
 
-Must never contact anything but the configured URL, through the configured proxy: it follows no redirect and ignores environment
-variables. Must never send credentials without TLS, except to this machine, nor show them, nor read a response of unlimited size.
-What its options mean is in the README of this adapter.
+Nothing but the configured URL is contacted, through the configured proxy: no redirect is followed, and environment variables are
+ignored. Credentials are sent without TLS to this machine only. What its options mean is in the README of this adapter.
 
 The driver asks for the schema of the columns, and for the schemas of that subject's other versions (``planned``): they travel with
 the tasks, which ask only for schemas that the driver did not find.

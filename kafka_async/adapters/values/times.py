@@ -1,7 +1,7 @@
 """Dates and times in texts, read as Spark reads them when no pattern is given.
 
-It decides which texts are a date or a time. Must never look at a clock: ``T10:00`` alone, which Spark completes with the current
-day, is none here, because the same record would mean another time tomorrow. Years are 1 to 9999.
+No clock is looked at: ``T10:00`` alone, which Spark completes with the current day, is none here, because the same record would
+mean another time tomorrow. Years are 1 to 9999.
 
 Source: the behavior of ``SparkDateTimeUtils.stringToDate`` and ``stringToTimestamp``, as ``from_json`` shows it.
 """

@@ -1,6 +1,6 @@
 """Connections of browsers and programs.
 
-Must never let one that is slow, silent or rude hold up the others, or what runs beside them.
+One that is slow, silent or rude does not hold up the others, or what runs beside them.
 """
 
 import asyncio

@@ -4,7 +4,7 @@ Each worker is a new process in a session of its own, so that Ctrl-C in a termin
 workers to end, once and at the same time. Two pipes lead to it: it writes reports to one, and waits for the end of the other, which
 comes when the parent is gone.
 
-Must never import the program, nor talk to Kafka: it has to outlive whatever goes wrong there.
+It neither imports the program nor talks to Kafka: it has to outlive whatever goes wrong there.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Which offsets are committed, and when they are auto-committed: by interval, before partitions leave, and at the end.
 
-Must never read a position later than at the entry of a read call, before anything new is handed out (promise 1): a loop that reads
-positions while the application works commits records that are not processed yet.
+Positions are read at the entry of a read call, before anything new is handed out (promise 1): a loop that reads positions while the
+application works commits records that are not processed yet.
 
 Auto-commit never moves a partition's committed offset back: each cursor keeps the last committed offset, and only offsets past it
 are new. A seek forgets it, and so does a position that the background had to reset. A commit by the application always counts.

@@ -1,6 +1,6 @@
 """The one way of a commit, whoever wants it: begun, answered, booked, reported, and passed to the interceptors.
 
-The others only choose offsets. Must never read a position.
+The others only choose offsets.
 """
 
 from collections import deque

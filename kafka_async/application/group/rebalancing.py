@@ -1,9 +1,9 @@
 """Carrying out assignments that the background proposes, inside the caller's own read calls.
 
-It decides the order of a rebalance: stop returning records, commit, call the listener, give up, take over, call the listener,
-acknowledge, return records of new partitions. If a cancellation interrupts a proposal, the next read call goes on with it: a
-call-back that began goes on meanwhile, and the next call waits for it. If a call-back raises, the proposal is carried out all the
-same, and the error reaches the caller.
+The order of a rebalance: stop returning records, commit, call the listener, give up, take over, call the listener, acknowledge,
+return records of new partitions. If a cancellation interrupts a proposal, the next read call goes on with it: a call-back that
+began goes on meanwhile, and the next call waits for it. If a call-back raises, the proposal is carried out all the same, and the
+error reaches the caller.
 
 A slow commit holds up only the partitions that it is for: the read call goes on with those that stay, and the
 next one looks at the commit again.

@@ -1,7 +1,6 @@
 """Observing a consumer: trace events for listeners, metrics, statistics, its state.
 
-Must never change anything it looks at, and never refer to the consumer itself: the background holds this object, and a consumer
-that is garbage must be noticed.
+Nothing refers to the consumer itself: the background holds this object, and a consumer that is garbage must be noticed.
 """
 
 import time

@@ -1,8 +1,6 @@
 """Where a consumer may be used: in the process and on the event loop on which it was started, until then anywhere; and who reads
 from it alone.
 
-Must never refer to the consumer itself.
-
 Between two records an iteration does not check its process, so a fork makes the next step of each iteration in the child look.
 """
 

@@ -1,7 +1,5 @@
 """Records whose time has not come: ``not_before`` says when one may be handled, in milliseconds since the epoch.
 
-Must never look at a clock: the wall clock's time is an argument.
-
 Only the first of them is asked for its time. Those behind it wait with it, also if they have no time or an earlier one, or an order
 by partition would be lost. In a topic with one delay for all, records become due in the order of the log anyway.
 

@@ -1,7 +1,7 @@
 """One partition: what was received, what is done, and what may be committed.
 
-It owns a flag for each record that was received, from the first one that is not done on. Must never expect an offset: only what was
-received counts, so that gaps (compaction, control records, aborted transactions) hold up nothing.
+Only what was received counts, and no offset is expected, so that gaps (compaction, control records, aborted transactions) hold up
+nothing.
 
 Records are numbered as they arrive. The flags are bytes in an array, so that the first one that is not done and the ends of runs
 are found by the array's own search; marking a record costs the same however many there are.

@@ -1,6 +1,6 @@
 """What is done beyond the committed offset, as text that travels in the commit's metadata.
 
-Must never raise about text that another program wrote: it is ignored.
+Text that another program wrote is ignored.
 
 ``ka1.`` and base64url (without padding) of: the first four bytes of the SHA-256 of the topic's id, then run lengths as unsigned
 varints. The runs start at the committed offset and alternate between not done and done; only the first may be empty, the last one

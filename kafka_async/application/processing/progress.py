@@ -1,7 +1,4 @@
-"""What is done in each partition, and what may be committed of it: the record that a consumer with offsets keeps.
-
-Must never commit what is not done.
-"""
+"""What is done in each partition, and what may be committed of it: the record that a consumer with offsets keeps."""
 
 from collections.abc import Collection, Mapping, Sequence
 

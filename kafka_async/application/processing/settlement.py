@@ -1,7 +1,6 @@
 """How records that are done come to count for a consumer with offsets: by commits. And what happens to them in a rebalance.
 
-While the handlers of partitions that leave are given time to end, a read inside the call-back goes on for the others. Must never
-let a record of a partition that was given up run on without counting its result as late.
+While the handlers of partitions that leave are given time to end, a read inside the call-back goes on for the others.
 """
 
 from collections.abc import Collection

@@ -1,7 +1,5 @@
 """All that is known about the records that are processed, without a loop, a clock or randomness.
 
-Must never wait, or call any function of the user's except the one that names a record's lane.
-
 A partition that is taken away is forgotten. If it comes back it is another one: records received before do not count for it, and a
 late result finds that its own partition is gone.
 """

@@ -1,9 +1,9 @@
 """Columns as an Arrow record batch (extra ``arrow``).
 
-Arrays wrap the buffers that the decoder filled, and keep them alive. Must never do anything per record. What is done once per run
-(a stretch of rows from one partition) or once per column is fine; header keys that are not UTF-8 are the one exception. Must never
-call ``pyarrow.array`` or ``pyarrow.scalar``, nor give a plain value to a function of ``pyarrow.compute``: each of them imports
-pandas if it is installed, which takes a second. ``array_of`` and ``scalar_of`` build the same from buffers.
+Arrays wrap the buffers that the decoder filled, and keep them alive. Things are done once per run (a stretch of rows from one
+partition) or once per column, never per record; header keys that are not UTF-8 are the one exception. ``pyarrow.array``,
+``pyarrow.scalar``, and functions of ``pyarrow.compute`` with a plain value are not called: each of them imports pandas if it is
+installed, which takes a second. ``array_of`` and ``scalar_of`` build the same from buffers.
 
 Layout: the Arrow columnar format, https://arrow.apache.org/docs/format/Columnar.html.
 """

@@ -1,7 +1,5 @@
 """One assigned partition on the application's side: its position, and what comes next.
 
-Must never look at another partition, and never hand out: ``unread.py`` does.
-
 What comes next is kept in the order of the log: pieces that were taken from the data already (``ahead``), the data
 that is being read, and parcels that are still unopened. The type of the first piece is the condition of the partition:
 

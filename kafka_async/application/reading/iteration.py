@@ -1,6 +1,6 @@
 """``async for record in consumer``.
 
-A cancelled step leaves nothing behind. Must never end by itself: an iteration ends when the consumer is stopped.
+A cancelled step leaves nothing behind. An iteration ends when the consumer is stopped.
 
 A ``Portion`` knows how far it was handed out, so a position or a commit is exact in the middle of it and nothing has to be put back
 for them. All iterations of a consumer, and ``getone``, share one ``HandOut``: the next call or step gets the next record.

@@ -1,7 +1,7 @@
 """Reading exact ranges of offsets as columns: without a group, without a seek, and with an end.
 
-Must never hand out a record outside of the ranges, never fetch past their ends, and never take a deleted offset for one without a
-record: compaction, transaction markers and aborted transactions leave gaps in a log, which are skipped without an error.
+Nothing outside of the ranges is fetched. Compaction, transaction markers and aborted transactions leave gaps in a log, which are
+skipped; an offset that was deleted is an error.
 
 For programs that keep offsets themselves: batch jobs, data frames, copies. Brokers are asked for nothing but data, and where a log
 ends if it does not come.

@@ -1,7 +1,6 @@
 """Data that was fetched and not handed out yet, over all assigned partitions.
 
-Synchronous on purpose: taking records is one step that no cancellation can split (promise 2). Must never decode more than the read
-wants, and never hand out a record of a partition that is paused, was sought elsewhere or is not ours (any more).
+Synchronous on purpose: taking records is one step that no cancellation can split (promise 2).
 
 A take moves positions before its records are in the caller's hands, and an exception can come in between: ``MemoryError``
 anywhere, and in the blocking facade whatever a signal handler raises. So each take is undone unless ``taken`` was set to ``None``,

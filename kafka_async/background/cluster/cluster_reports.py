@@ -1,6 +1,6 @@
 """Events to the application about the cluster.
 
-It decides what is worth an event: what changed, and partitions that have been missing for too long.
+What changed is worth an event, and partitions that have been missing for too long.
 """
 
 from typing import Any, Final

@@ -1,8 +1,7 @@
 """The known state of the cluster: brokers, topics, leaders.
 
-It decides which response to believe (leader epochs, KIP-320 and KIP-951; topic ids, KIP-516). Must never send a request
-(``metadata.py`` does) or judge a fetch position: it reports changes, and others act on them. Java: ``Metadata`` and
-``MetadataSnapshot``.
+Leader epochs (KIP-320, KIP-951) and topic ids (KIP-516) say which response to believe. Changes are reported here, and others act on
+them. Java: ``Metadata`` and ``MetadataSnapshot``.
 """
 
 from collections.abc import Collection, Mapping

@@ -1,6 +1,6 @@
 """Topics that were deleted and created again: what belongs to the former one has no effect on the one that has its name now.
 
-Must never guess: an offset without a topic id (brokers before 2.8) is taken as it is.
+Nothing is guessed: an offset without a topic id (brokers before 2.8) is taken as it is.
 """
 
 from collections.abc import Collection

@@ -1,8 +1,6 @@
 """Asking the cluster about itself: the Metadata request manager.
 
-It decides what is requested, what an error means, which part is notified, and when to give the known brokers up and bootstrap again
-(KIP-899, KIP-1102). ``cluster_view.py`` has the known state, ``metadata_schedule.py`` says when to ask. Must never connect, resolve
-names or judge a fetch position.
+It also decides when to give the known brokers up and bootstrap again (KIP-899, KIP-1102).
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,7 @@
 """When metadata is requested.
 
-It decides that, from what was needed and answered and when (by age, by need, with a backoff for what is needed again and again).
-Java: ``Metadata.timeToNextUpdate``, ``requestUpdate`` and ``requestUpdateForNewTopics``.
+By age, and by need, with a backoff for what is needed again and again. Java: ``Metadata.timeToNextUpdate``, ``requestUpdate`` and
+``requestUpdateForNewTopics``.
 """
 
 from ...config import ConsumerConfig

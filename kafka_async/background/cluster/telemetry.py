@@ -1,7 +1,6 @@
 """Metrics for the operators of the cluster: the client telemetry request manager (KIP-714).
 
-Must never measure anything: a ``MetricsSource`` provides the bytes to send; and never disturb anything else: a failure costs the
-operators some numbers and the application nothing.
+A ``MetricsSource`` provides the bytes to send. A failure costs the operators some numbers and the application nothing.
 
 It speaks only to brokers that offer telemetry, which takes a plugin on their side, and wakes the loop once in an interval of the
 broker's. The first push comes after half an interval to one and a half, so that clients that start together do not push together.

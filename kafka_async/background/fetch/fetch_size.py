@@ -1,8 +1,5 @@
 """How many bytes one partition may bring in one answer.
 
-It decides when that is more than ``max_partition_fetch_bytes``. Must never ask for more than one request may hold of the fetch
-buffer.
-
 A partition is fetched by one request after the other, since only an answer says where the next one begins. So a partition gives
 at most one answer's bytes in each round trip: 1 MiB in 20 ms are 50 MB/s, whatever the line could carry. An answer that came full
 while the application had nothing to read and waited for longer than a broker nearby takes doubles the bytes; one that was nearly

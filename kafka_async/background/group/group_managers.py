@@ -1,7 +1,6 @@
 """Everything that only a consumer with a ``group_id`` has: its coordinator, its membership, its committed offsets.
 
-It decides which group protocol is spoken (``group_protocol="auto"``: the consumer protocol if the broker offers it and no option of
-the classic one is set). Must never assign: it publishes proposals and learns from the application when they were carried out.
+``group_protocol="auto"``: the consumer protocol if the broker offers it and no option of the classic one is set.
 """
 
 from math import inf

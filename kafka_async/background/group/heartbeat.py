@@ -1,8 +1,6 @@
 """The meaning of errors of heartbeats, and when the next heartbeat is due, for both protocols.
 
-It decides the verdict on each error (Java: ``AbstractHeartbeatRequestManager.onErrorResponse`` and the response handlers of
-``AbstractCoordinator``), the pace of heartbeats, when ``max_poll_interval_ms`` is over (KIP-62). It owns since when the application
-is silent.
+Java: ``AbstractHeartbeatRequestManager.onErrorResponse``, and the response handlers of ``AbstractCoordinator``; KIP-62.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Storing the group's offsets: the OffsetCommit request manager.
 
-Must never store an offset for a caller who has given up (promise 7), or one of a partition that this member has lost in between
-(promise 6).
+No offset is stored for a caller who has given up (promise 7), nor one of a partition that this member has lost in between (promise
+6).
 
 Order: commits of one partition are stored in the order in which they were asked for; a commit waits only for partitions that both
 name. One partition that cannot be stored holds up no other one: the rest is stored at the first attempt, and the caller learns

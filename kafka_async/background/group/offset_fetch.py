@@ -1,7 +1,7 @@
 """Reading the group's offsets: the OffsetFetch request manager.
 
-Must never take an error for "there is no offset" (promise 6): the partition would be read from another place than where the group
-stopped. A partition that an answer leaves out is asked for again.
+An error is not "there is no offset" (promise 6): the partition would be read from another place than where the group stopped. A
+partition that an answer leaves out is asked for again.
 
 One request is in flight at a time and asks for everything that is wanted by then. Calls that come meanwhile share the next
 one: so identical requests are not repeated, and an answer is never older than its call.

@@ -1,7 +1,7 @@
 """Changes that a membership proposes to the application, by number.
 
-Must never apply an assignment: the application does, inside its own read call, and answers with the number. Proposals before the
-last one need no answer any more.
+The application applies them, inside its own read call, and answers with the number. Proposals before the last one need no answer
+any more.
 """
 
 from ...model import TopicPartition

@@ -1,7 +1,6 @@
 """When the managers are polled: those that may have something to do, and no others.
 
-Must never change their order, or poll one later than a turn that polls all of them would (``tests/background/loop/test_agenda.py``
-compares the two).
+None is polled later than in a turn that polls all of them (``tests/background/loop/test_agenda.py`` compares the two).
 
 A consumer that reads takes a turn for every Fetch response, hundreds of them a second, and only the fetch manager has anything to
 do in it. So there are two kinds of turns: one polls the fetch manager alone, the other every manager. That saves 13 % of the CPU

@@ -1,7 +1,7 @@
 """Carries out ApplicationEvents, and polls the managers: Java's ApplicationEventProcessor and RequestManagers.
 
-Must never wait: an event is carried out at once, and longer work is left to a manager, which resolves the event's ``Call``. Put
-together in ``assembly.py``.
+An event is carried out at once, and longer work is left to a manager, which resolves the event's ``Call``. Put together in
+``assembly.py``.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,7 @@
 """The background loop: the only part of this folder that awaits.
 
-It asks ``Background`` and the delegate, in that order, and does what they return. It owns the clock, the wake-up, the connections'
-tasks and the failure that ended it. Must never swallow an exception: a bug in here fails every call that waits and every one that
-comes later (promise 3), with the original as its cause.
+It asks ``Background`` and the delegate, in that order, and does what they return. No exception is swallowed: a bug in here fails
+every call that waits and every one that comes later (promise 3), with the original as its cause.
 
 It wakes only when a deadline falls due, a connection has something or the application asks (promise 9).
 """

@@ -1,9 +1,7 @@
 """The contract of a request manager, and the backoff that all of them share.
 
-It decides how a manager returns what it wants to send and when it wants to be polled again (Java's ``RequestManager.poll`` and
-``PollResult``, with an absolute deadline in place of a relative wait, so that answers compose with ``min`` and cannot go stale). It
-owns the retry state of one kind of request (Java's ``RequestState``). Must never read a clock: ``now`` is seconds on the loop's
-clock.
+Java's ``RequestManager.poll``, ``PollResult`` and ``RequestState``, with an absolute deadline in place of a relative wait, so that
+answers compose with ``min`` and cannot go stale. ``now`` is seconds on the loop's clock.
 
 A manager never returns a ``wake_at`` in the past for something that it cannot do yet: that is how clients spin (promise 9).
 """

@@ -1,8 +1,7 @@
 """Offsets by time, beginning and end: the ListOffsets request manager.
 
-It owns the look-ups that are not answered yet; a look-up serves a caller (``offsets_for_times``, ``end_offsets``) or a reset
-(``positions.py``) alike. Must never move a position. An answer is given once per look-up; retriable errors are retried until
-``wanted`` returns false.
+A look-up serves a caller (``offsets_for_times``, ``end_offsets``) or a reset (``positions.py``) alike. An answer is given once per
+look-up; retriable errors are retried until ``wanted`` returns false.
 """
 
 from collections import defaultdict

@@ -1,7 +1,4 @@
-"""What fails partition by partition, from the first report until it goes well again.
-
-It owns the partitions that fail, and since when.
-"""
+"""What fails partition by partition, from the first report until it goes well again."""
 
 from collections.abc import Collection, Iterable
 from math import inf

@@ -1,7 +1,7 @@
 """How a partition gets a position, and keeps one that can be trusted.
 
-It decides what follows a missing offset, an offset out of range, a change of leader (KIP-320: is the log that we read still there?)
-and a topic that was deleted and created again. Must never fetch, and never take an error for "there is no offset" (promise 6).
+What follows a missing offset, an offset out of range, a change of leader (KIP-320: is the log that we read still there?) and a
+topic that was deleted and created again. An error is not "there is no offset" (promise 6).
 """
 
 from collections import defaultdict

@@ -1,7 +1,6 @@
 """What is assigned and where each partition is read next: SubscriptionState.
 
-It is the only writer of all of these (in Java two threads were; see facts of KAFKA-17066, KAFKA-15529). Must never decide where a
-position comes from: that is up to the managers, which call ``seek``, ``reset``, ``halt``.
+It is the only writer of all of these (in Java two threads were; see facts of KAFKA-17066, KAFKA-15529).
 
 The state of a partition's position is a table. Only FETCHING has a position that may be fetched from (Java's ``FetchStates``;
 HALTED is ours: an error was handed to the application and nothing happens until it seeks).

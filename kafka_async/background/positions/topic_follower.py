@@ -1,7 +1,7 @@
 """Following topics without a group: every partition of the subscribed topics belongs to this consumer.
 
-It decides what the assignment should be, from the subscription and the cluster's metadata (aiokafka's behavior for
-``group_id=None``). Must never apply it: the application takes it over inside its own read call, exactly as it does for a group's.
+As aiokafka for ``group_id=None``. The application takes the assignment over inside its own read call, exactly as it does for a
+group's.
 """
 
 from ...config import ConsumerConfig

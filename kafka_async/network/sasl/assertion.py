@@ -4,9 +4,8 @@ An assertion is either in a file, which something else keeps fresh, or made here
 files. They are read each time, because keys and assertions are rotated while a consumer runs, and once at the start, so that what
 cannot work is said before anything connects.
 
-Must never show a key, a passphrase or an assertion. RFC 7515 (signatures), RFC 7518 sections 3.3 and 3.4 (RS256 and
-ES256), RFC 7519 (claims), Java ``DefaultAssertionCreator``, ``LayeredAssertionJwtTemplate``. It is a shell: it reads files and the
-clock.
+RFC 7515 (signatures), RFC 7518 sections 3.3 and 3.4 (RS256 and ES256), RFC 7519 (claims), Java ``DefaultAssertionCreator``,
+``LayeredAssertionJwtTemplate``.
 """
 
 import base64

@@ -4,8 +4,7 @@ What the mechanism needs for its first words, such as a token, is asked for only
 mechanism. In a re-authentication it has, and there the token comes before the handshake: a broker takes nothing else from the
 handshake on, so that the connection would be held up for the time that a token takes.
 
-Must never show a secret, and never pass on text of a broker without bounds. Sources: KIP-43, KIP-152, KIP-368 (session lifetime);
-``SaslClientAuthenticator``.
+Sources: KIP-43, KIP-152, KIP-368 (session lifetime); ``SaslClientAuthenticator``.
 """
 
 from base64 import b64encode

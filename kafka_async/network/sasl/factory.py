@@ -1,6 +1,6 @@
 """Which conversation a connection gets.
 
-Must never show a secret. It is a shell: it brings randomness and threads to mechanisms that are pure.
+It brings randomness and threads to mechanisms that are pure.
 """
 
 import base64

@@ -1,8 +1,7 @@
 """GSSAPI: Kerberos, as a table of steps.
 
-It decides the order of a conversation, which protection is agreed on (none: TLS does that), whether the broker has proven itself.
-Must never wait: what may ask a KDC is handed out as ``PendingWork``. RFC 4752 (SASL GSSAPI), RFC 2743, Java
-``SaslClientAuthenticator`` with the JDK's ``GssKrb5Client``.
+No protection is agreed on: TLS does that. What may ask a KDC is handed out as ``PendingWork``. RFC 4752 (SASL GSSAPI), RFC 2743,
+Java ``SaslClientAuthenticator`` with the JDK's ``GssKrb5Client``.
 """
 
 from enum import Enum

@@ -1,7 +1,7 @@
 """When a token expires, according to itself.
 
-It decides whether a token is a JWT with a usable ``exp``. Must never verify or trust anything in a token (the broker does): the
-time read here only decides when to ask for the next one. RFC 7519 section 4.1.4.
+Nothing in a token is verified (the broker does that): the time read here only decides when to ask for the next one. RFC 7519
+section 4.1.4.
 """
 
 import base64

@@ -1,7 +1,6 @@
 """Kerberos contexts from the library ``gssapi``, which is MIT's or Heimdal's libkrb5.
 
-Must never show a ticket. It is a shell: making a token may ask a KDC and wait for it, so it runs in a thread. RFC 2743, RFC 4120;
-KIP-12 for the name ``service/host``.
+Making a token may ask a KDC and wait for it, so it runs in a thread. RFC 2743, RFC 4120; KIP-12 for the name ``service/host``.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Tokens for Amazon MSK with IAM, which takes a signed URL as an OAUTHBEARER token.
 
-AWS's own signer finds the credentials and signs. Must never handle a credential itself. Source: aws-msk-iam-sasl-signer-python. It
-is a shell: the signer may ask the network for credentials, so it runs in a thread.
+AWS's own signer (aws-msk-iam-sasl-signer-python) finds the credentials and signs. It may ask the network for credentials, so it
+runs in a thread.
 """
 
 import re

@@ -1,8 +1,7 @@
 """OAUTHBEARER: what the client sends to a broker that takes bearer tokens.
 
-Must never fetch or store a token, look into one, or follow an address that a broker's error names (RFC 7628 lets it name an
-``openid-configuration``): where tokens come from is configuration. RFC 7628, KIP-255, KIP-342 (extensions), Java
-``OAuthBearerSaslClient``, ``OAuthBearerClientInitialResponse``.
+An address that a broker's error names is not followed (RFC 7628 lets it name an ``openid-configuration``): where tokens come from
+is configuration. RFC 7628, KIP-255, KIP-342 (extensions), Java ``OAuthBearerSaslClient``, ``OAuthBearerClientInitialResponse``.
 
 The broker that refuses a token answers with JSON, the client sends one byte, and only then does the broker end the conversation
 with an error code (RFC 7628 section 3.2.3).

@@ -1,9 +1,8 @@
 """Tokens from an OpenID Connect provider with the credentials of a client (KIP-768, KIP-1258), or for an assertion (KIP-1139).
 
-Must never read an address that the configuration does not name (CVE-2025-27817): no redirect, no discovery, no proxy, netrc or key
-log from the environment; and must never show a credential, a token or a response that is not an OAuth error. RFC 6749 sections
-2.3.1, 4.4 and 5, RFC 7523, Java ``HttpJwtRetriever``, ``ClientCredentialsJwtRetriever``, ``JwtBearerJwtRetriever``. It is a shell:
-it awaits HTTP.
+No address is read that the configuration does not name (CVE-2025-27817): no redirect, no discovery, no proxy, netrc or key log from
+the environment. RFC 6749 sections 2.3.1, 4.4 and 5, RFC 7523, Java ``HttpJwtRetriever``, ``ClientCredentialsJwtRetriever``,
+``JwtBearerJwtRetriever``.
 """
 
 import base64

@@ -1,7 +1,7 @@
 """PLAIN: the name and the password as they are (RFC 4616).
 
-Must never be used where others may eavesdrop: ``factory.py`` warns without TLS. Kafka compares the bytes unchanged, so nothing is
-prepared (``PlainSaslServer``). NUL separates and cannot be part of either.
+``factory.py`` warns without TLS. Kafka compares the bytes unchanged, so nothing is prepared (``PlainSaslServer``). NUL separates
+and cannot be part of either.
 """
 
 from typing import Any, ClassVar

@@ -1,7 +1,7 @@
 """SCRAM-SHA-256 and SCRAM-SHA-512: both sides prove that they know the password, without sending it.
 
-Must never send anything that depends on the password before the broker's demands are within bounds: a low count of iterations makes
-the proof cheap to guess (``i=1``), a high one burns our CPU (CVE-2026-10143: two thousand million). The key is derived by
+Nothing that depends on the password is sent before the broker's demands are within bounds: a low count of iterations makes the
+proof cheap to guess (``i=1``), a high one burns our CPU (CVE-2026-10143: two thousand million). The key is derived by
 ``PendingWork``, away from the event loop.
 
 Sources: RFC 5802, RFC 7677, KIP-84. There is no channel binding (``n,,``), as in Kafka. Names and passwords are their UTF-8 bytes,

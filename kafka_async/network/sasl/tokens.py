@@ -1,7 +1,6 @@
 """Where bearer tokens come from: the provider that an application hands in.
 
-It owns the kept token of a ``CachingTokenProvider``. Must never show a token or store one outside memory. Sources: aiokafka's
-``AbstractTokenProvider``, KIP-255, KIP-368. It is a shell: it awaits, and runs plain functions in threads.
+Sources: aiokafka's ``AbstractTokenProvider``, KIP-255, KIP-368.
 """
 
 import inspect

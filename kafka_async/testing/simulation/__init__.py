@@ -20,7 +20,7 @@
     waking.py       waiting for changes, and answers that take time
     versions.py     which versions brokers of some releases accept
 
-It must never sleep in real time: it waits through anyio, so that tests run it under a virtual clock.
+It waits through anyio, so that tests run it under a virtual clock.
 """
 
 from .broker import HANG, LOSE, Drop, FakeBroker

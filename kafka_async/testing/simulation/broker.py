@@ -1,6 +1,6 @@
 """One broker: request frames in, response frames out.
 
-Must never speak a version that it does not offer: it closes the connection of a client that uses one, as a real broker does.
+It closes the connection of a client that uses a version that it does not offer, as a real broker does.
 """
 
 from collections.abc import Callable, Generator

@@ -1,7 +1,4 @@
-"""The cluster: brokers, topics, leaders, and everything that a test can do to them.
-
-Must never wait in real time: time is the event loop's, and tests run it under a virtual clock.
-"""
+"""The cluster: brokers, topics, leaders, and everything that a test can do to them."""
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence

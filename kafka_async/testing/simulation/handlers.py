@@ -1,7 +1,6 @@
 """What the broker answers, one function per API.
 
-It owns only the table ``HANDLERS``; every cluster has its own copy. A handler takes the broker, the request, its version, and an
-error code that a control function wants the answer to carry (0: none).
+A handler takes the broker, the request, its version, and an error code that a control function wants the answer to carry (0: none).
 """
 
 from collections.abc import Awaitable, Callable

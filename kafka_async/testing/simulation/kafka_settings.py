@@ -1,7 +1,6 @@
 """Settings of topics, groups and brokers: Kafka's names, allowed values and defaults.
 
-Must never accept a name that Kafka does not have, or act as if it knew one. Source: ``TopicConfig``, ``LogConfig``, ``GroupConfig``
-and ``DynamicBrokerConfig`` of Kafka 4.4, and their answers.
+Source: ``TopicConfig``, ``LogConfig``, ``GroupConfig`` and ``DynamicBrokerConfig`` of Kafka 4.4, and their answers.
 """
 
 import re

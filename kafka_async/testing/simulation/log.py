@@ -1,6 +1,6 @@
 """One partition's log: batches as bytes, epochs, transactions.
 
-Must never know a request. Batches are built with ``batches.py``, which is written from the format and not from the decoder.
+Batches are built with ``batches.py``, which is written from the format and not from the decoder.
 """
 
 from collections.abc import Iterable, Iterator

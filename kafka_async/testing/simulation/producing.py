@@ -1,6 +1,6 @@
 """Writing: Produce, and the transactions of producers.
 
-Must never decompress what it stores: a broker keeps the bytes, and sets only the offsets and the epoch in them.
+A broker does not decompress: it keeps the bytes, and sets only the offsets and the epoch in them.
 
 Source: the behaviour of ``UnifiedLog``, ``ProducerStateManager`` and ``TransactionCoordinator`` in Kafka 4.3; KIP-98, 360, 447.
 """

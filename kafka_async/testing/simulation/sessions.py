@@ -1,7 +1,7 @@
 """Fetch, as a broker does it: sessions, long poll, size limits, preferred replicas, leader hints.
 
-It owns ``SimulatedFetchSession``, what a broker remembers of a client. Source: the behaviour of ``FetchSession.scala`` and
-``ReplicaManager.scala``; KIP-74 (sizes), 227 (sessions), 320 (epochs), 392 (replicas), 516 (topic ids), 951.
+Source: the behaviour of ``FetchSession.scala`` and ``ReplicaManager.scala``; KIP-74 (sizes), 227 (sessions), 320 (epochs), 392
+(replicas), 516 (topic ids), 951.
 """
 
 from typing import TYPE_CHECKING, Final, TypeAlias

@@ -1,6 +1,6 @@
 """Share groups (KIP-932): heartbeats, share sessions, records under locks, acknowledgements.
 
-Must never check membership on a ShareFetch: brokers do not. Source: the behaviour of ``KafkaApis``, ``SharePartitionManager`` and
+A ShareFetch does not check membership: brokers do not. Source: the behaviour of ``KafkaApis``, ``SharePartitionManager`` and
 ``ShareSessionCache`` in Kafka 4.4.
 """
 

@@ -1,7 +1,7 @@
 """How the leader of a classic group divides partitions: the contract between a membership and an assignor.
 
-Must never divide anything itself: ``assignors.py`` and ``sticky_assignors.py`` do, or an assignor of the user's own. Sources:
-Java's ``ConsumerPartitionAssignor``; KIP-429 (rebalance protocols), KIP-792 (generations of owned partitions), KIP-881 (racks).
+Sources: Java's ``ConsumerPartitionAssignor``; KIP-429 (rebalance protocols), KIP-792 (generations of owned partitions), KIP-881
+(racks).
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

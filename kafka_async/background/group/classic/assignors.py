@@ -1,8 +1,8 @@
 """The assignors range and roundrobin, and how the option ``partition_assignment_strategy`` names assignors.
 
-It decides who gets which partition, exactly as Java's ``RangeAssignor`` and ``RoundRobinAssignor`` do, so that it does not matter
-which client leads a group; and which rebalance protocol a list of assignors makes. These two remember nothing. Must never load code
-that a string names: a user's assignor is passed as a class or an object. Sources: KIP-881 (racks), KIP-429 (protocols).
+They divide exactly as Java's ``RangeAssignor`` and ``RoundRobinAssignor`` do, so that it does not matter which client leads a
+group. No code is loaded that a string names: a user's assignor is passed as a class or an object. Sources: KIP-881 (racks), KIP-429
+(protocols).
 """
 
 from collections import defaultdict

@@ -1,7 +1,6 @@
 """A member of a group in the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-Each part owns what its name says. Must never apply an assignment, commit or call the application: it proposes, and waits for the
-number to come back.
+It proposes assignments, and waits for the number to come back: the application applies them.
 
 The state is ``states.TRANSITIONS``. What holds in every state:
 

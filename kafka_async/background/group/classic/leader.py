@@ -1,8 +1,5 @@
 """The data that members of a classic group exchange through the coordinator, and the work of the group's leader.
 
-It decides when the leader knows enough of the group's topics to have its assignor divide them, and when they have changed so that
-it has to be done again. Must never divide partitions (the assignors do) or send anything.
-
 Only topics and numbers of partitions are watched: a rack that comes and goes in the metadata while brokers restart would make the
 group rebalance at every step of a rolling restart (librdkafka #4742). Sources: Java's ``ConsumerCoordinator.onLeaderElected``;
 KIP-814, KIP-881.

@@ -1,7 +1,7 @@
 """The states of a member in the classic protocol.
 
-It decides which state follows (``TRANSITIONS``, the whole of it; an unknown pair is a bug). Sources: Java's ``AbstractCoordinator``
-(``MemberState``, and the flags ``rejoinNeeded``, ``needsJoinPrepare``, which are states here); KIP-394, KIP-429.
+Sources: Java's ``AbstractCoordinator`` (``MemberState``, and the flags ``rejoinNeeded``, ``needsJoinPrepare``, which are states
+here); KIP-394, KIP-429.
 """
 
 from enum import Enum

@@ -1,8 +1,8 @@
 """The assignors sticky and cooperative-sticky: even numbers of partitions, and as few moves as that takes.
 
-Evenness comes first, then racks (KIP-881), then staying where it is. It owns what ``sticky`` was given last, because its members
-give up everything before they join and so have to report to the leader what they had. Must never give a partition to a member while
-another one owns it (``cooperative-sticky``, KIP-429): such a partition is left out until its owner has given it up.
+Evenness comes first, then racks (KIP-881), then staying where it is. Members of ``sticky`` give up everything before they join, so
+what it was given last is kept to be reported to the leader. With ``cooperative-sticky`` (KIP-429) a partition is left out until its
+owner has given it up.
 
 Even means that no chain of moves from member to member makes the numbers of partitions more even. With the shortest chains moved
 until there is none left, the result is as even as the subscriptions allow (a semi-matching without cost-reducing paths: Harvey,

@@ -1,7 +1,6 @@
 """A member of a group in the consumer protocol (KIP-848): ConsumerGroupHeartbeat and nothing else.
 
-Must never apply an assignment, commit or call the application: it proposes through ``MembershipHost`` and waits for the number to
-come back.
+It proposes assignments through ``MembershipHost``, and waits for the number to come back: the application applies them.
 
 What holds in every state:
 

@@ -1,7 +1,6 @@
 """The brokers' settings for a group of the consumer protocol: its session timeout.
 
-It decides when to ask (DescribeConfigs, of any broker), and which responses to believe. Must never hold anything up: without a
-response the broker's default is assumed.
+They are asked for with DescribeConfigs, of any broker, and hold nothing up: without a response the broker's default is assumed.
 
 In the consumer protocol the session timeout is the group's ``consumer.session.timeout.ms``, or else the brokers'
 ``group.consumer.session.timeout.ms``, and no heartbeat response contains it. Java's client does not know it, and hands records

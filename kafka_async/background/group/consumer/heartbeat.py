@@ -1,6 +1,6 @@
 """The contents of a heartbeat of the consumer protocol and of its answer (KIP-848).
 
-It decides which fields a heartbeat carries (Java: ``HeartbeatState.SentFields``), what of an answer is believed.
+Java: ``HeartbeatState.SentFields``.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,7 +1,4 @@
-"""The assignments that a coordinator makes: even and then as close to the previous one as possible, or a range for each member.
-
-Must never give a partition to two members.
-"""
+"""The assignments that a coordinator makes: even and then as close to the previous one as possible, or a range for each member."""
 
 from collections.abc import Callable, Mapping, Set
 from typing import Any, Final, TypeAlias, TypeVar

@@ -1,7 +1,6 @@
 """One group of the classic protocol: joining, the leader's assignment, heartbeats, sessions.
 
-Must never read a clock: ``now`` is an argument. Source: the behaviour of ``ClassicGroup`` and ``GroupMetadataManager`` in Kafka
-4.3; KIP-62, 345, 394, 814.
+Source: the behaviour of ``ClassicGroup`` and ``GroupMetadataManager`` in Kafka 4.3; KIP-62, 345, 394, 814.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

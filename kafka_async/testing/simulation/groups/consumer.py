@@ -1,7 +1,6 @@
 """One group of the consumer protocol (KIP-848): epochs, the target assignment, and how members get there.
 
-Must never give a partition to a member before its former owner has reported that it gave it up. ``now`` is an argument. Source: the
-behaviour of ``ConsumerGroup``, ``CurrentAssignmentBuilder`` and ``GroupMetadataManager`` in Kafka 4.3.
+Source: the behaviour of ``ConsumerGroup``, ``CurrentAssignmentBuilder`` and ``GroupMetadataManager`` in Kafka 4.3.
 """
 
 from collections.abc import Iterator, Mapping, Set

@@ -1,7 +1,4 @@
-"""Members whose part a test plays: never silent, at once back after a rebalance, and quick to give up what others should have.
-
-Each group has its members. Must never give a partition to one member while another may still read it.
-"""
+"""Members whose part a test plays: never silent, at once back after a rebalance, and quick to give up what others should have."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final

@@ -1,6 +1,6 @@
 """All groups of a cluster, and the answers to the requests about them, one function per API.
 
-Must never end a session on its own: the time is checked at each request.
+Sessions do not end on their own: the time is checked at each request.
 """
 
 import re

@@ -1,7 +1,6 @@
 """One share group's membership (KIP-932): epochs, and who reads what. There is no reconciliation, and no member owns a partition.
 
-``now`` is an argument. Source: the behaviour of ``ShareGroup``, ``SimpleAssignor`` and ``GroupMetadataManager.shareGroupHeartbeat``
-in Kafka 4.3.
+Source: the behaviour of ``ShareGroup``, ``SimpleAssignor`` and ``GroupMetadataManager.shareGroupHeartbeat`` in Kafka 4.3.
 """
 
 from collections.abc import Mapping
