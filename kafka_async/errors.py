@@ -27,13 +27,13 @@ Names are aiokafka's if aiokafka has one, so that ``except`` clauses move over u
         ├── LogTruncationError          the log was truncated below our position (KIP-320)
         ├── DeserializationError        a deserializer raised; carries the raw record; the position is past it
         ├── ProcessingError             a handler of ``process`` that failed for good
-        │   ├── TooManyFailuresError    dead letters are not the exception any more
+        │   ├── TooManyFailuresError    too many of the last records failed for good
         │   ├── NoRoute                 a record that takes no route of a ``Router``
-        │   └── InvalidValue            a value that is none of the type of its route
+        │   └── InvalidValue            a value that does not fit the type of its route
         ├── LockLostError               the lock on a record of a share group has ended; others may have it
         ├── RecordTooLargeError         a record that the broker cannot send us
         ├── UnsupportedCodecError       a batch in a codec that is unknown
-        ├── DataLossError               offsets to be read are not in the log (any more)
+        ├── DataLossError               offsets to be read are no longer in the log, or not yet
         ├── WorkerError                 a process that read a part of a scan has died
         ├── CommitFailedError           the commit was refused; ``lost`` names partitions no longer assigned
         │   └── TopicRecreatedError     the offset belongs to a topic that was deleted; another one has its name now
@@ -74,7 +74,7 @@ def detached(error: E) -> E:
 
 
 class ConsumerStoppedError(Exception):
-    """The consumer was stopped (or failed for good) and cannot be used any more."""
+    """The consumer was stopped, or failed for good, and can no longer be used."""
 
 
 class IllegalOperation(Exception):
@@ -212,8 +212,9 @@ class ProcessingError(KafkaError):
 
 
 class TooManyFailuresError(ProcessingError):
-    """Too many of the last records failed for good (``process(too_many_failures=...)``). ``record`` is the last one, ``__cause__``
-    why it failed; it counts as done, as ``on_failure`` has it.
+    """Too many of the last records failed for good (``process(too_many_failures=...)``).
+
+    ``record`` is the last one, and ``__cause__`` is why it failed. It counts as done, since ``on_failure`` has it.
     """
 
 
@@ -222,8 +223,9 @@ class NoRoute(ProcessingError):
 
 
 class InvalidValue(ProcessingError):
-    """The value of a record is none of the type that its route has; ``__cause__`` says why. Goes to ``on_failure`` without another
-    attempt, and the record keeps its bytes.
+    """The value of a record does not fit the type of its route; ``__cause__`` says why.
+
+    It goes to ``on_failure`` without another attempt, and the record keeps its bytes.
     """
 
 

@@ -12,8 +12,8 @@ from typing_extensions import TypeVar
 
 from .values import field, frozen
 
-K = TypeVar("K", default=Any)
-V = TypeVar("V", default=Any)
+K_co = TypeVar("K_co", default=Any, covariant=True)
+V_co = TypeVar("V_co", default=Any, covariant=True)
 
 
 _LONGEST_HOST: Final = 255
@@ -52,8 +52,8 @@ class OffsetAndMetadata(_Offset):
     ``leader_epoch`` is ``None`` if it is unknown; then a truncation of the log cannot be noticed when reading resumes.
 
     ``topic_id`` is the id of the topic that the offset belongs to (KIP-516). An offset of a topic that was deleted has no effect on
-    another one of the same name: a commit or a seek drops it. ``None``: not known, so that of what was read last is taken. It is
-    not an item of the tuple, so it is not compared, printed or unpacked.
+    another one of the same name: a commit or a seek drops it. ``None``: not known; then the topic that was last read under the name
+    is meant. It is not an item of the tuple, so it is not compared, printed or unpacked.
     """
 
     topic_id: UUID | None = None
@@ -97,10 +97,11 @@ class OffsetAndTimestamp(_Found):
         return OffsetAndTimestamp(**self._asdict() | {"leader_epoch": self.leader_epoch} | changes)
 
 
-class ConsumerRecord(NamedTuple, Generic[K, V]):
+class ConsumerRecord(NamedTuple, Generic[K_co, V_co]):
     """One record as it is handed to the application (``org.apache.kafka.clients.consumer.ConsumerRecord``).
 
-    A tuple under the hood: immutable, small, picklable, and built by the compiled decoder in one step.
+    A tuple under the hood: immutable, small, picklable, and built by the compiled decoder in one step. Its types are covariant: a
+    function of ``ConsumerRecord[Any, Order | None]`` takes a ``ConsumerRecord[Any, Order]`` too.
     """
 
     topic: str
@@ -110,8 +111,8 @@ class ConsumerRecord(NamedTuple, Generic[K, V]):
     """Milliseconds since the epoch; -1 if the record has none (message format 0)."""
     timestamp_type: int
     """0: set by the producer (CreateTime), 1: set by the broker (LogAppendTime), -1: there is none."""
-    key: K
-    value: V
+    key: K_co
+    value: V_co
     headers: tuple[tuple[str, bytes | None], ...]
     """Header keys that are not UTF-8 come with surrogate escapes, never as an error."""
     checksum: int | None

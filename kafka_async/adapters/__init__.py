@@ -9,7 +9,7 @@
     monitor/  who is behind, and why: the core of ``kafka-async top`` and ``kafka-async monitor``
     otel.py   metrics as OpenTelemetry instruments
     publishing.py    records written through another library's producer, for dead letters and retry topics
-    ranges/   ranges of offsets, for whoever reads topics from here to there: Spark, scans
+    ranges/   ranges of offsets, for whatever reads a part of a topic: Spark, scans
     retry_topics.py    records that failed, written to topics from which they are handled again later
     running.py    ``run``: handles SIGTERM as ``asyncio.run`` handles Ctrl-C
     spark/    a data source for PySpark

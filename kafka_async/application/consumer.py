@@ -807,7 +807,7 @@ class KafkaConsumer(Generic[K, V]):
 
     @property
     def assigned_once(self) -> bool:
-        """Whether the group has given this member an assignment since the consumer was made, if only one without partitions.
+        """Whether the group has given this member an assignment since the consumer was made, even one without partitions.
 
         What a rolling update waits for: it stays ``True`` while the group rebalances, and while no broker can be reached, when
         ``ready`` is ``False``. Without a group: the consumer has been started and has partitions.

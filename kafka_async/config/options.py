@@ -84,7 +84,7 @@ class CommonOptions(TypedDict, Generic[K, V], total=False):
     """For how long ``start`` tries again while no host name of ``bootstrap_servers`` can be resolved.
 
     A program that starts before its cluster, as in Kubernetes, may find no names yet. ``0``: ``start`` fails at once, as it does
-    where nobody listens. The time that ``start`` itself has is a limit, too.
+    if no broker listens. The timeout of ``start`` itself still applies.
 
     Default: ``0``.
     Allowed: an integer from 0 to 2147483647, in milliseconds.
@@ -123,8 +123,7 @@ class CommonOptions(TypedDict, Generic[K, V], total=False):
     If it raises, a read call raises ``DeserializationError``, once, which holds the record with its bytes; reading goes on after
     that record.
 
-    A type checker takes the type of the values from the function. It does not know of tombstones: where they may come, annotate the
-    consumer, as in ``KafkaConsumer[bytes | None, Order | None]``.
+    Type checkers take the type of the values from the function; for tombstones see "Types" in ``config/README.md``.
 
     Default: ``None``.
     Allowed: a callable that takes bytes, or None.
@@ -132,7 +131,7 @@ class CommonOptions(TypedDict, Generic[K, V], total=False):
     """
 
     check_crcs: bool
-    """Compare each record batch with its checksum (CRC-32C).
+    """Verify the checksum (CRC-32C) of each record batch.
 
     If a batch does not match, it is fetched once more, and then ``CorruptRecordException`` is raised. The check costs little if
     the processor has an instruction for it.
@@ -154,7 +153,7 @@ class CommonOptions(TypedDict, Generic[K, V], total=False):
     """
 
     fetch_max_bytes: int
-    """Most bytes of records in one answer of a broker, over all its partitions.
+    """Maximum size of the records in one answer of a broker, over all partitions.
 
     A first record batch that is larger is sent all the same, so that reading always goes on.
 
@@ -174,7 +173,7 @@ class CommonOptions(TypedDict, Generic[K, V], total=False):
     """
 
     fetch_buffer_bytes: int
-    """Most bytes of records that are fetched ahead and not yet handed out, over all partitions.
+    """Maximum size of the records that are fetched ahead and not yet handed out, over all partitions.
 
     Fetches stop when the buffer is full and go on when the application has read. This bounds the memory of a consumer, as long as
     no single record batch is larger. Records count as brokers send them, which may be compressed.
@@ -185,7 +184,7 @@ class CommonOptions(TypedDict, Generic[K, V], total=False):
     """
 
     max_decompressed_bytes: int
-    """Most bytes that one record batch may decompress to.
+    """Maximum size of one record batch after decompression.
 
     A batch that claims or yields more raises ``CorruptRecordException`` and is never held in memory as a whole.
 
@@ -195,7 +194,7 @@ class CommonOptions(TypedDict, Generic[K, V], total=False):
     """
 
     receive_message_max_bytes: int
-    """Most bytes of one answer of a broker, of any kind.
+    """Maximum size of one answer of a broker, of any kind.
 
     If an answer is longer, the connection is closed before any memory is allocated for it. Must be larger than
     ``fetch_max_bytes``, and than the largest record batch of the topics.
@@ -238,7 +237,7 @@ class CommonOptions(TypedDict, Generic[K, V], total=False):
     """
 
     retry_backoff_max_ms: int
-    """Most time to wait before a request that failed repeatedly is sent again.
+    """Maximum wait before a request that failed repeatedly is sent again.
 
     Default: ``1000``.
     Allowed: an integer from 0 to 2147483647, in milliseconds.
@@ -257,7 +256,7 @@ class CommonOptions(TypedDict, Generic[K, V], total=False):
     """
 
     reconnect_backoff_max_ms: int
-    """Most time to wait before connecting to a broker again.
+    """Maximum wait before connecting to a broker again.
 
     Default: ``1000``.
     Allowed: an integer from 0 to 2147483647, in milliseconds.
@@ -275,7 +274,7 @@ class CommonOptions(TypedDict, Generic[K, V], total=False):
     """
 
     socket_connection_setup_timeout_max_ms: int
-    """Most time that a connection may take until it is ready, after failures in a row.
+    """Maximum time that a connection may take until it is ready, after several failures in a row.
 
     Default: ``30000``.
     Allowed: an integer from 1 to 2147483647, in milliseconds.
@@ -283,7 +282,7 @@ class CommonOptions(TypedDict, Generic[K, V], total=False):
     """
 
     connections_max_idle_ms: int
-    """How long an idle connection stays open. -1: for ever.
+    """How long an idle connection stays open. -1: until a broker closes it.
 
     The default is shorter than the ten minutes after which brokers close it, so that no request is sent into a connection that is
     being closed. 0 would close every connection before it can be used, and is refused.
@@ -321,11 +320,11 @@ class CommonOptions(TypedDict, Generic[K, V], total=False):
     """
 
     metadata_cluster_check_enable: bool
-    """Whether connections that were misrouted are refused: those to a known broker that lead to another broker or cluster.
+    """Give up a connection that leads to a broker or cluster other than the one that was meant.
 
-    A broker of 4.4 or later is told which broker of which cluster is meant, and refuses. An older one is asked for its cluster,
-    so there another broker of the same cluster is not noticed. The consumer then starts again from ``bootstrap_servers``, and
-    keeps its positions. To which cluster these lead is your decision: another one is followed, and the log says so.
+    The consumer then starts again from ``bootstrap_servers``, and keeps its positions. If these lead to a different cluster, it
+    follows them, and the log says so. Brokers before 4.4 can only be asked for their cluster, so a wrong broker of the right
+    cluster is not noticed there.
 
     Turn it off for a proxy that answers in place of several brokers. It has no effect with ``metadata_recovery_strategy="none"``.
 
@@ -570,10 +569,10 @@ class CommonOptions(TypedDict, Generic[K, V], total=False):
     sasl_oauthbearer_grant_type: GrantType
     """How the token endpoint is asked for tokens.
 
-    ``client_credentials``: with a client id and a secret, or with an assertion in place of the secret (KIP-1258). The other one:
-    an assertion is exchanged for a token (RFC 7523 section 2.1); a client id, and a secret, are sent as well if they are set. An
-    assertion is a JSON Web Token. It is in ``sasl_oauthbearer_assertion_file``, or is signed here with
-    ``sasl_oauthbearer_assertion_private_key_file``.
+    ``client_credentials``: with a client id and a secret, or with an assertion in place of the secret (KIP-1258).
+    ``urn:ietf:params:oauth:grant-type:jwt-bearer``: an assertion is exchanged for a token (RFC 7523 section 2.1); a client id and a
+    secret are sent as well if they are set. An assertion is a JSON Web Token. It is read from
+    ``sasl_oauthbearer_assertion_file``, or signed here with ``sasl_oauthbearer_assertion_private_key_file``.
 
     Default: ``'client_credentials'``.
     Allowed: one of 'client_credentials', 'urn:ietf:params:oauth:grant-type:jwt-bearer'.
@@ -738,7 +737,7 @@ class CommonOptions(TypedDict, Generic[K, V], total=False):
     """
 
     sasl_login_retry_backoff_max_ms: int
-    """Most time to wait before the token endpoint is asked again.
+    """Maximum wait before the token endpoint is asked again.
 
     Default: ``10000``.
     Allowed: an integer from 1 to 2147483647, in milliseconds.
@@ -905,7 +904,7 @@ class ConsumerOptions(CommonOptions[K, V], total=False):
     exclude_internal_topics: bool
     """Exclude the cluster's own topics, such as ``__consumer_offsets``, from subscriptions by pattern.
 
-    A topic that is subscribed to by name is read in any case.
+    A topic that is subscribed to by name is always read.
 
     Default: ``True``.
     Allowed: True or False.
@@ -926,16 +925,18 @@ class ConsumerOptions(CommonOptions[K, V], total=False):
     """
 
     auto_offset_reset_new_partitions: str
-    """Where to begin in a partition that has appeared while the application, or its group, was subscribed.
+    """Where to begin in a partition that appeared while the application, or its group, was subscribed.
 
-    A topic that grows gets new partitions, and producers write to them before consumers know of them. With ``earliest`` none of
-    these records is missed, whatever ``auto_offset_reset`` says for partitions that were there before. The same holds for a
-    topic that appears while a pattern is subscribed, or its name. A partition counts as new if nothing is committed for it, and
-    this consumer knew the topic without it, or the group has committed offsets of other partitions of the topic. For that,
-    members commit the position of each partition with which they begin, also without records: automatically, or along with the
-    next offsets that the application commits. A group that had committed nothing of a topic when it grew cannot tell. A group
-    whose members were another client's, or that were given their partitions by ``assign``, may have committed nothing of a
-    partition that was there before: it counts as new. Where that would be wrong, set ``latest`` for the first start.
+    If a topic grows, producers write to its new partitions before consumers know of them. With ``earliest`` no such record is
+    missed, whatever ``auto_offset_reset`` says. The same goes for a topic that appears while it, or a pattern that matches
+    it, is subscribed.
+
+    A partition counts as new if nothing is committed for it and either this consumer knew the topic without it, or the group has
+    committed offsets of other partitions of the topic. So that this can be told, members commit their first position in each
+    partition, even before any record: automatically, or along with the next offsets that the application commits. It cannot be
+    told if the group had committed nothing of the topic when it grew. Nor is it certain if the group was another client's, or used
+    ``assign``: it may have committed nothing of an old partition, which then counts as new. If that would be wrong, set ``latest``
+    for the first start.
 
     Values are those of ``auto_offset_reset``.
 
@@ -945,10 +946,10 @@ class ConsumerOptions(CommonOptions[K, V], total=False):
     """
 
     isolation_level: IsolationLevel | Literal["read_uncommitted", "read_committed"]
-    """Whether records of transactions that were aborted, or are still open, are returned.
+    """Whether reads return records of transactions that were aborted or are still open.
 
     ``read_committed`` returns neither, and reads only up to the first open transaction (the last stable offset).
-    ``read_uncommitted`` returns both. May be given as an ``IsolationLevel``.
+    ``read_uncommitted`` returns both. An ``IsolationLevel`` is taken, too.
 
     Default: ``'read_uncommitted'``.
     Allowed: 'read_uncommitted' or 'read_committed'.
@@ -956,7 +957,7 @@ class ConsumerOptions(CommonOptions[K, V], total=False):
     """
 
     max_poll_records: int | None
-    """Most records that one call of ``getmany`` returns, unless the call says otherwise. ``None``: no limit.
+    """Maximum number of records that one call of ``getmany`` returns, unless the call says otherwise. ``None``: no limit.
 
     It does not change how much is fetched at a time; records that are not returned stay in the buffer for the next call.
 
@@ -978,11 +979,11 @@ class ConsumerOptions(CommonOptions[K, V], total=False):
 
     # --- Fetching ---
     max_partition_fetch_bytes: int
-    """Most bytes of records of one partition in one answer.
+    """Maximum size of the records of one partition in one answer.
 
-    A first record batch that is larger is sent all the same. If round trips are long, small answers are slow. So if answers come
-    full and the application waits for them, the default limit grows by itself, up to a quarter of ``fetch_buffer_bytes``, and
-    shrinks again. Any other value stays as it is.
+    A first record batch that is larger is sent all the same. The default grows while answers come full and the application waits
+    for them, as it does if round trips are long: up to a quarter of ``fetch_buffer_bytes``. It shrinks again later. Any other
+    value stays as it is.
 
     Default: ``1048576``.
     Allowed: an integer from 1 to 2147483647, in bytes.

@@ -40,7 +40,7 @@ class ConnectionState(Enum):
 
     DISCONNECTED = "disconnected"
     WAITING = "waiting"
-    """The last attempt failed; no new one before the backoff is over."""
+    """The last attempt failed; the next one waits for the backoff."""
     CONNECTING = "connecting"
     NEGOTIATING = "negotiating"
     """The socket is open and ApiVersions is in flight."""
@@ -71,7 +71,7 @@ class ConnectionInput(Enum):
     POSTPONED = "postponed"
     """The renewal could not be prepared; it is tried again."""
     SESSION_ENDS = "session ends"
-    """Nothing but a renewal may be sent any more, and it must not wait any longer."""
+    """From now on only a renewal may be sent, and it must not wait any longer."""
     FAILED = "failed"
     SHUT = "shut"
     """Closed by us on purpose; no backoff."""

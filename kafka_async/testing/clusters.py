@@ -54,8 +54,8 @@ class Cluster:
     Nothing runs on its own: the brokers work inside the consumer's own reads, so no task, thread or socket can be left behind
     unless ``serve`` was called. Call ``close`` then, or use the cluster in a ``with`` or ``async with`` block.
 
-    What is simulated is listed in ``kafka_async/testing/README.md``. A request of any other API raises
-    ``UnsupportedVersionError`` in the consumer, as with a broker that lacks it, and is listed in ``requests``.
+    What is simulated is listed in ``kafka_async/testing/README.md``. A request for any other API raises ``NotSimulatedError``,
+    which names it.
     """
 
     simulated: FakeCluster

@@ -146,7 +146,7 @@ def test_a_frozen_worker_is_killed_and_replaced(kafka44: KafkaCluster, protocol:
         again = running.begun(3)
         assert again[2] == pids[2]
         running.handled(40)
-        assert "worker 1: it was not heard of for 3 s; it is replaced" in running.stderr
+        assert "worker 1: it was silent for 3 s; it is replaced" in running.stderr
         assert "worker 1 has not ended: it is killed" in running.stderr
 
 

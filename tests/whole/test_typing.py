@@ -1,12 +1,15 @@
 """The types as a user sees them: a program of one's own, checked strictly against the package as it is installed."""
 
+import ast
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from textwrap import indent
 from typing import Any
 
 import pytest
@@ -19,10 +22,11 @@ from kafka_async.config import ConsumerConfig
 PROGRAM = """
 import asyncio
 import json
+from collections.abc import Sequence
 from typing import Any, assert_type
 
 import kafka_async.sync
-from kafka_async import ConsumerRecord, KafkaConsumer, OffsetAndMetadata, ProcessingContext, TopicPartition
+from kafka_async import ConsumerRecord, KafkaConsumer, OffsetAndMetadata, ProcessingContext, Router, TopicPartition
 from kafka_async import ShareConsumer, ShareRecord
 
 Order = dict[str, int]
@@ -40,6 +44,32 @@ async def bill(record: ConsumerRecord[Any, Order], context: ProcessingContext) -
 
 
 async def bill_all(records: list[ConsumerRecord[Any, Order]]) -> None: ...
+
+
+async def bill_unless_deleted(record: ConsumerRecord[bytes | None, Order | None]) -> None: ...
+
+
+async def bill_all_unless_deleted(records: Sequence[ConsumerRecord[Any, Order | None]]) -> None: ...
+
+
+async def bill_any(record: ConsumerRecord) -> None: ...
+
+
+def work_unless_deleted(job: ShareRecord[Any, Order | None]) -> None: ...
+
+
+class Refund: ...
+
+
+router = Router()
+
+
+@router.on(topic="refunds", value=Refund)
+async def refund(value: Refund) -> None: ...
+
+
+@router.on(topic="refunds-or-deleted", value=Refund | None)
+async def refund_unless_deleted(value: Refund | None) -> None: ...
 
 
 def work(job: ShareRecord[Any, Order]) -> None: ...
@@ -60,15 +90,24 @@ async def main() -> None:
     assert_type(found, KafkaConsumer[Any, Order])
     await found.process(bill)
     await found.process(bill_all, batch=10)
+    await found.process(bill_unless_deleted)
+    await found.process(bill_all_unless_deleted, batch=10)
+    await found.process(bill_any)
+    await KafkaConsumer("refunds").process(router)
+    await refund(Refund())  # as a test of the handler calls it
+    await refund_unless_deleted(Refund())
     both = KafkaConsumer("orders", key_deserializer=bytes.decode, value_deserializer=decode)
     assert_type(both, KafkaConsumer[str, Order])
     assert_type(KafkaConsumer("orders", value_deserializer=decode_by_topic), KafkaConsumer[Any, Any])
     jobs = ShareConsumer("jobs", group_id="workers", value_deserializer=decode)
     assert_type(jobs, ShareConsumer[Any, Order])
     await jobs.process(work)
+    await jobs.process(work_unless_deleted)
 
     with_tombstones: KafkaConsumer[bytes | None, Order | None] = KafkaConsumer("orders", value_deserializer=decode)
     assert_type((await with_tombstones.getone()).value, Order | None)
+    await with_tombstones.process(bill_unless_deleted)
+    await with_tombstones.process(bill_any)
 
 
 with kafka_async.sync.KafkaConsumer[bytes, str]("orders") as blocking:
@@ -105,6 +144,67 @@ async def main() -> None:
 """
 
 
+REFUSED = """
+from typing import Any
+
+from kafka_async import ConsumerRecord, KafkaConsumer
+
+
+class Order: ...
+
+
+def decode(data: bytes) -> Order:
+    return Order()
+
+
+async def of_a_value(order: Order) -> None: ...
+
+
+async def of_no_tombstones(record: ConsumerRecord[Any, Order]) -> None: ...
+
+
+async def of_a_list(records: list[ConsumerRecord[Any, Order | None]]) -> None: ...
+
+
+async def main() -> None:
+    consumer = KafkaConsumer("orders", value_deserializer=decode)
+    with_tombstones: KafkaConsumer[bytes | None, Order | None] = KafkaConsumer("orders", value_deserializer=decode)
+    await consumer.process(of_a_value)
+    await with_tombstones.process(of_no_tombstones)
+    await consumer.process(of_a_list, batch=10)
+"""
+"""Handlers that the page about types lists."""
+PACKAGE = Path(kafka_async.__file__).parent
+ROOT = PACKAGE.parent
+MISSING = """
+import asyncio
+import os
+from typing import Any
+
+class Order: ...
+
+
+def decode(data: bytes) -> Order:
+    return Order()
+"""
+"""What the programs of the documents take for granted."""
+ASYNC = """
+from kafka_async import ConsumerOptions, ConsumerRecord, KafkaConsumer
+
+
+class DatabaseError(Exception): ...
+
+
+async def store(batch: object) -> None: ...
+async def work(job: object) -> None: ...
+"""
+BLOCKING = """
+def store(*batch: object) -> None: ...
+def handle(record: object) -> None: ...
+def serve() -> None: ...
+"""
+
+
 def installed(tmp_path: Path) -> Path:
     """Return a directory with nothing of this repository but the package."""
     package = Path(kafka_async.__file__).parent
@@ -115,11 +215,13 @@ def installed(tmp_path: Path) -> Path:
     return site
 
 
-def check(tmp_path: Path, program: str) -> "subprocess.CompletedProcess[str]":
-    """Run ``mypy --strict`` over a program as its author would, with nothing of this repository but the package."""
+def check(tmp_path: Path, program: str, *others: str) -> "subprocess.CompletedProcess[str]":
+    """Run ``mypy --strict`` over programs as their authors would, with nothing of this repository but the package."""
     site = installed(tmp_path)
-    (tmp_path / "program.py").write_text(program)
-    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--cache-dir", "cache", "program.py"]
+    names = ["program.py", *(f"program{number}.py" for number in range(2, len(others) + 2))]
+    for name, text in zip(names, (program, *others), strict=True):
+        (tmp_path / name).write_text(text)
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--cache-dir", "cache", *names]
     environment = {**os.environ, "PYTHONPATH": str(site)}
     return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)  # noqa: S603  # ours
 
@@ -138,7 +240,58 @@ def test_mypy_refuses_what_does_not_fit_the_type_of_the_values(tmp_path: Path) -
 
 
 @pytest.mark.brokers
-@pytest.mark.parametrize(("program", "errors"), [(PROGRAM, 0), (WRONG, 5)], ids=["right", "wrong"])
+def test_the_page_about_types_has_the_words_with_which_mypy_refuses_a_handler(tmp_path: Path) -> None:
+    done = check(tmp_path, REFUSED)
+    page = " ".join((PACKAGE / "config" / "README.md").read_text().split())
+    said = 'Argument 1 to "process" of "KafkaConsumer" has incompatible type'
+    assert said in page
+    assert [int(line.split(":")[1]) for line in done.stdout.splitlines() if said in line] == [26, 27, 28], done.stdout
+
+
+def programs(document: Path) -> list[str]:
+    """Return the programs of a document. What awaits outside of a function gets one."""
+    found = re.findall(r"^```python\n(.*?)^```", document.read_text(), re.MULTILINE | re.DOTALL)
+    return [_whole(block) for block in found]
+
+
+def _whole(block: str) -> str:
+    awaits = any(isinstance(node, ast.AsyncWith | ast.AsyncFor | ast.Await) for node in _outside_of_functions(_parsed(block)))
+    return f"async def main() -> None:\n{indent(block, '    ')}" if awaits else block
+
+
+def _parsed(block: str) -> ast.AST:
+    tree = compile(block, "document", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST)
+    assert isinstance(tree, ast.AST)
+    return tree
+
+
+def _outside_of_functions(node: ast.AST) -> list[ast.AST]:
+    inner = [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [*inner, *(deeper for child in inner for deeper in _outside_of_functions(child))]
+
+
+@pytest.mark.brokers
+@pytest.mark.parametrize(("name", "given"), [("README.md", ASYNC), ("kafka_async/SYNC.md", BLOCKING)])
+def test_the_programs_of_a_document_pass_mypy_strict(tmp_path: Path, name: str, given: str) -> None:
+    for module in ("fastapi", "polars"):
+        pytest.importorskip(module, reason="a recipe uses it: pip install '.[test]'")
+    first, *others = [f"{MISSING}{given}\n{program}" for program in programs(ROOT / name)]
+    assert others
+    done = check(tmp_path, first, *others)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.brokers
+def test_the_programs_of_the_page_about_types_pass_mypy_strict(tmp_path: Path) -> None:
+    one, other = (text for text in programs(PACKAGE / "config" / "README.md") if "Order" in text or "ConsumerOptions" in text)
+    done = check(tmp_path, f"{MISSING}{ASYNC}\n{one}", f"{MISSING}{ASYNC}\n{other}")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.brokers
+@pytest.mark.parametrize(
+    ("program", "errors"), [(PROGRAM, 0), (WRONG, 5), (REFUSED, 3)], ids=["right", "wrong", "refused handlers"]
+)
 def test_pyright_sees_what_mypy_sees(tmp_path: Path, program: str, errors: int) -> None:
     pyright = shutil.which("pyright") or shutil.which("basedpyright", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     if pyright is None:

@@ -1,4 +1,4 @@
-"""The command ``kafka-async export``: a topic, from here to there, as a file or as a folder of parts."""
+"""The command ``kafka-async export``: a range of a topic as a file, or as a folder of parts."""
 
 import base64
 import re
@@ -145,7 +145,7 @@ def export(
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Show neither progress nor what was written.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Write a topic, from here to there, to a file or a folder.
+    """Write a range of a topic to a file or a folder.
 
     Offsets are found once, at the start. A file appears under its name when it is whole. No group is joined, nothing is committed.
     """

@@ -39,7 +39,7 @@ def monitor(
     partitions: Annotated[bool, typer.Option("--partitions", help="Metrics of each partition, too; there may be many.")] = False,
     groups: Names = None,
     topic: Topic = None,
-    interval: Annotated[float, typer.Option("-i", "--interval", min=0.5, max=3600, help="Seconds between two looks.")] = 15.0,
+    interval: Annotated[float, typer.Option("-i", "--interval", min=0.5, max=3600, help="Seconds between two polls.")] = 15.0,
     allowed_lag: AllowedLag = 0,
     settings: Settings = None,
     debug: Debug = False,
@@ -47,7 +47,7 @@ def monitor(
     """Serve how far groups are behind, as a page and as numbers.
 
     / is the page, /api/v1/groups, /api/v1/groups/NAME and /api/v1/cluster are JSON, /metrics is for Prometheus, /keda/groups/NAME
-    for KEDA's scaler metrics-api (valueLocation: lag), /events tells of each look, /alive and /ready are for supervisors.
+    for KEDA's scaler metrics-api (valueLocation: lag), /events has an event for each poll, /alive and /ready are for supervisors.
 
     It reads only, and listens on this machine only unless --host says otherwise.
     """

@@ -36,7 +36,7 @@ Names: TypeAlias = Annotated[
 Topic: TypeAlias = Annotated[
     str | None, typer.Option("-t", "--topic", help="Only groups that read this topic, and its partitions.")
 ]
-Interval: TypeAlias = Annotated[float, typer.Option("-i", "--interval", min=0.5, max=3600, help="Seconds between two looks.")]
+Interval: TypeAlias = Annotated[float, typer.Option("-i", "--interval", min=0.5, max=3600, help="Seconds between two polls.")]
 AllowedLag: TypeAlias = Annotated[
     int,
     typer.Option(

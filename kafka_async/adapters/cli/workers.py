@@ -32,7 +32,7 @@ def run_workers(
         bool, typer.Option("--reload", help="Replace all when a Python file below this directory changes; for development.")
     ] = False,
     max_rss: Annotated[
-        str | None, typer.Option("--max-rss", metavar="SIZE", help="Replace a process that has more memory, such as 512M.")
+        str | None, typer.Option("--max-rss", metavar="SIZE", help="Replace a process that uses more memory, such as 512M.")
     ] = None,
     health_port: Annotated[
         int | None,
@@ -45,13 +45,13 @@ def run_workers(
         float, typer.Option("--stop-timeout", min=0.1, metavar="SECONDS", help="How long a process may take to end.")
     ] = Policy().stop_timeout,
     silent_after: Annotated[
-        float, typer.Option("--silent-after", min=3, metavar="SECONDS", help="Replace a process that was not heard of for so long.")
+        float, typer.Option("--silent-after", min=3, metavar="SECONDS", help="Replace a process that was silent for so long.")
     ] = Policy().silent_after,
     debug: Debug = False,
 ) -> None:
     """Run a program of yours in several processes.
 
-    A process that fails is started again, after 1 s at first and 30 s at most. One that hangs, or has more memory than --max-rss,
+    A process that fails is started again, after 1 s at first and 30 s at most. One that hangs, or uses more memory than --max-rss,
     is replaced. If the program cannot be imported, or an option is wrong, all end.
 
     SIGTERM and Ctrl-C end all processes together; each may take --stop-timeout, for the records that it is working on and a last

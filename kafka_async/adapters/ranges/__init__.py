@@ -1,4 +1,4 @@
-"""Ranges of offsets, for whoever reads topics from here to there: Spark's tasks, scans.
+"""Ranges of offsets, for whatever reads a part of a topic: Spark's tasks, scans.
 
 planner.py      ranges into pieces of work
 reading.py      one piece on its consumer: what is done about offsets that are gone, and about topics made anew

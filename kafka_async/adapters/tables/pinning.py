@@ -37,7 +37,7 @@ Connect = Callable[..., AbstractContextManager["KafkaConsumer"]]
 
 
 class PinnedRanges(dict[TopicPartition, tuple[int, int]]):
-    """The first offset of each partition, and the one behind the last; and what else says which records they are."""
+    """The first offset of each partition, and the one after the last, with the ids of the topics."""
 
     def __init__(
         self,

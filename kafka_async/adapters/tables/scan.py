@@ -1,4 +1,4 @@
-"""A topic, from here to there, as a table.
+"""A range of a topic as a table.
 
 A ``Scan`` is a description: it asks the cluster nothing until it is used, and then once, so that every reading of it sees the same
 records. Each reading has a consumer of its own, which joins no group and commits nothing.
@@ -291,7 +291,7 @@ class Scan:
 
     @property
     def ranges(self) -> PinnedRanges:
-        """The first offset of each partition that is read, and the one behind the last. Found at the first use, and then fixed.
+        """The first offset of each partition that is read, and the one after the last. Found at the first use, and then fixed.
 
         ``kafka_async.scan(ranges=scan.ranges)`` reads the same records. ``ranges.topic_ids`` has the ids of the topics, and
         ``ranges.as_json()`` all of it.
@@ -314,7 +314,7 @@ class Scan:
         return self._columns(Opened()).schema
 
     def refresh(self) -> "Scan":
-        """Return a scan of what is there now: the same arguments, with offsets to be found anew."""
+        """Return a scan with the same arguments, which looks up the offsets again."""
         return Scan(self._request)
 
     def plan(self) -> "ScanPlan":

@@ -336,7 +336,7 @@ class Team:
             return True
         if now < self._lost_at(slot):
             return False
-        why = "its consumer cannot recover" if slot.report is not None and not slot.report.alive else "it was not heard of"
+        why = "its consumer cannot recover" if slot.report is not None and not slot.report.alive else "it was silent"
         self.news.append(f"worker {slot.number}: {why} for {now - slot.heard_at:.0f} s; it is replaced")
         slot.is_ill = True
         return True

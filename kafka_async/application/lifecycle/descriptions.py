@@ -24,9 +24,9 @@ _READS: Final = {
     "fetch-size-avg": "average size of a Fetch response, in bytes",
     "fetch-size-max": "size of the largest Fetch response, in bytes",
     "fetch-latency-avg": "average milliseconds until a fetch is answered, including the broker's wait (fetch_max_wait_ms)",
-    "fetch-latency-max": "the most milliseconds until a fetch was answered",
+    "fetch-latency-max": "maximum milliseconds until a fetch was answered",
     "fetch-throttle-time-avg": "milliseconds for which a quota made the consumer wait, on average over all fetches",
-    "fetch-throttle-time-max": "the most milliseconds for which a quota made the consumer wait",
+    "fetch-throttle-time-max": "maximum milliseconds for which a quota made the consumer wait",
 }
 _REQUESTS: Final = {
     "request-total": "requests sent",
@@ -40,12 +40,12 @@ _REQUESTS: Final = {
     "incoming-byte-total": "bytes received",
     "incoming-byte-rate": "bytes received per second",
     "request-latency-avg": "average milliseconds from a request to its response, over requests of all kinds",
-    "request-latency-max": "the most milliseconds from a request to its response",
+    "request-latency-max": "maximum milliseconds from a request to its response",
 }
 _HEARTBEATS: Final = {
     "heartbeat-total": "heartbeats that were answered",
     "heartbeat-rate": "heartbeats that were answered per second",
-    "heartbeat-response-time-max": "the most milliseconds until a heartbeat was answered",
+    "heartbeat-response-time-max": "maximum milliseconds until a heartbeat was answered",
     "last-heartbeat-seconds-ago": "seconds since a heartbeat was last answered; after the session timeout the group gives the "
     "partitions away",
 }
@@ -82,13 +82,13 @@ DESCRIPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "commit-total": "commit requests that were answered, successfully or with an error",
         "commit-rate": "commit requests that were answered per second",
         "commit-latency-avg": "average milliseconds until a commit is answered",
-        "commit-latency-max": "the most milliseconds until a commit was answered",
+        "commit-latency-max": "maximum milliseconds until a commit was answered",
         "commit-failed-total": "commit requests without an answer, or refused for at least one partition; each attempt counts",
         "commit-failed-rate": "commit requests without an answer, or refused, per second",
         **_HEARTBEATS,
         "rebalance-total": "rebalances of this member that ended with an assignment",
         "rebalance-latency-avg": "average milliseconds that a rebalance took",
-        "rebalance-latency-max": "the most milliseconds that a rebalance took",
+        "rebalance-latency-max": "maximum milliseconds that a rebalance took",
         "rebalance-latency-total": "milliseconds that all rebalances took",
     },
     PROCESSING: {
@@ -98,10 +98,12 @@ DESCRIPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "records-delayed": "records that are not due yet (not_before), and those behind them in their partitions",
         "partitions-delayed": "partitions that wait until their next record is due",
         "records-held-up": "records that wait for their next attempt, those behind them in their lanes, and those that are not "
-        "due: they take no room from others",
+        "due yet; they take no room from others",
         "bytes-held-up": "roughly how many bytes the records held up take",
-        "held-up-full": "1 while the records held up have reached their limit of 64 MiB: nothing more of their partitions is read",
-        "partitions-far-ahead": "partitions that are read no further, since too much after their oldest unfinished record is done",
+        "held-up-full": "1 while the records held up have reached their limit of 64 MiB, so that no more is read of their "
+        "partitions",
+        "partitions-far-ahead": "partitions of which no more is read, since too many records after their oldest unfinished one "
+        "are done",
         "lanes": "lanes that have records now: one for each key or partition, as order says",
         "oldest-age-seconds": "seconds since the oldest unfinished record was received; nothing after it is committed",
         "stalled": "1 if the oldest unfinished record is older than stalled_after_ms, else 0",
@@ -112,7 +114,7 @@ DESCRIPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "skipped-total": "records that were skipped",
         "dead-letter-total": "records that on_failure took for good",
         "redelivered-total": "records that were written to another topic, to be handled again later",
-        "breaker-open": "1 while the breaker lets no handler begin, or few",
+        "breaker-open": "1 while the breaker lets few handlers start, or none",
         "breaker-opened-total": "times that the breaker has opened",
         "late-result-total": "records whose handler ended after the partition had left, or after its timeout",
         "queue-time-total": "milliseconds that all records waited for their handlers",

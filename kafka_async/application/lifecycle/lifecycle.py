@@ -21,14 +21,14 @@ class Phase(Enum):
     NEW = "new"
     """Made and not started. Subscribing, assigning and seeking are recorded for the start; other calls are refused."""
     STARTING = "starting"
-    """``start`` is at work: the loop runs, the cluster or the group has not answered yet."""
+    """``start`` is under way: the loop runs, and the cluster or the group has not answered yet."""
     RUNNING = "running"
     """Every call works."""
     PARTING = "parting"
-    """``stop`` is at work, or a start that failed is undone. Nothing is read any more; commits and methods that only look still
-    work, since a listener's ``on_partitions_revoked`` needs them."""
+    """``stop`` is under way, or a start that failed is being undone. Reads are over. Commits and methods that only look still work,
+    since a listener's ``on_partitions_revoked`` needs them."""
     CLOSED = "closed"
-    """Stopped for good. Only values that do not change any more can be looked at."""
+    """Stopped for good. Only what no longer changes can be looked at."""
     FAILED = "failed"
     """The loop ended by itself. Every call raises that error, until ``stop``."""
 
@@ -40,7 +40,7 @@ class Happening(Enum):
     STARTED = "start() is done"
     PART = "stop() was called, or start() failed"
     PARTED = "the loop is gone"
-    UNDONE = "the loop of a start that failed is gone"
+    UNDONE = "start() failed, and its loop is gone"
     FAIL = "the loop ended by itself"
 
 

@@ -91,17 +91,18 @@ def _seconds(value: Any) -> float:
 
 @frozen
 class Breaker:
-    """When ``process`` stops beginning handlers, because what they depend on is down.
+    """When ``process`` starts no more handlers, because what they depend on is down.
 
     - ``on``: the exceptions that say so, such as ``(ConnectionError, TimeoutError)``.
-    - ``ratio``, ``window``: it opens if of the last ``window`` attempts ``ratio * window`` failed with them.
-    - ``in_a_row``: it also opens if so many attempts failed with them one after another. ``None``: that does not matter.
-    - ``probe_after``: seconds until a record is tried, or a function of how often it has opened since it was closed, and the
-      exception.
+    - ``ratio``, ``window``: it opens if ``ratio * window`` of the last ``window`` attempts failed with one of them.
+    - ``in_a_row``: it also opens if this many attempts in a row failed with one of them. ``None``: that does not matter.
+    - ``probe_after``: seconds until a record is tried; or a function that returns them, of how often it has opened since it was
+      closed, and of the exception.
 
-    While it is open, failures with any of ``on`` are no attempts and never reach ``on_failure``. Otherwise such a failure is one
-    only if twice three other records have succeeded between two failures of this record: then it is this record's fault. Records
-    that failed come after others, so that one of them keeps nobody waiting. ``on_failure`` and dead letters see no outage that way.
+    While it is open, failures with one of ``on`` do not count as attempts and never reach ``on_failure``, so that an outage fills
+    no topic of dead letters. While it is closed, such a failure counts only if it is the record's own fault: twice, three other
+    records must have succeeded between two failures of this record. A record that failed is tried again after others.
+
     Raises ``TypeError`` and ``ValueError`` for bad arguments.
     """
 

@@ -1,4 +1,4 @@
-"""How fast, and whether at all, handlers may begin: a rate, a breaker, and an end if dead letters are not the exception any more.
+"""How fast, and whether at all, handlers may begin: a rate, a breaker, and an end if too many records fail for good.
 
 A queue that hands out nothing while a limit says no. Records that were received stay where they are, heartbeats and commits go on.
 """

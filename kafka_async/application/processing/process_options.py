@@ -15,21 +15,21 @@ class CommonProcessOptions(TypedDict, total=False):
     concurrency: int
     """How many handlers run at once, at most. Default: ``10``."""
     batch: int | None
-    """Call the handler with a list of up to so many records. Default: ``None``, with one record."""
+    """Call the handler with a list of up to this many records. Default: ``None``, with one record."""
     linger_ms: float
     """How long to wait for a full ``batch``. Default: ``0``."""
     retry: Retry
     """Which failures are tried again, how often and when. Default: ``ONCE``, none."""
     timeout_ms: float | None
-    """How long one attempt may take. Default: ``None``, as long as it likes."""
+    """How long one attempt may take. Default: ``None``, no limit."""
     stalled_after_ms: float
-    """After what time a record that is not done is reported. Default: ``60_000``."""
+    """How long a record may be unfinished before that is reported. Default: ``60_000``."""
     drain_timeout_ms: float
     """How long running handlers may go on at the end, or when their partition leaves. Default: ``30_000``."""
     max_held_bytes: int
     """How many bytes of keys and values may be received and not done. Default: ``67_108_864``."""
     rate: float | AbstractAsyncContextManager[Any] | None
-    """How many records are begun in a second, at most; or an async context manager that is entered around each attempt. Default:
+    """How many records begin in a second, at most; or an async context manager that is entered around each attempt. Default:
     ``None``, no limit."""
     breaker: Breaker | None
     """``Breaker(on=(ConnectionError,))``: begin nothing while what handlers depend on is down. Default: ``None``."""

@@ -42,12 +42,12 @@ FINAL: Final = (Reject, NoRoute, InvalidValue)
 
 
 class Failed(Exception):
-    """From a handler of a batch: the record at ``index`` of its list failed with ``error``; the others need not fail with it.
+    """A handler of a batch says that the record at ``index`` of its list failed with ``error``. The others need not fail with it.
 
     *Returned*, alone or several in a list: the handler went through the whole batch, and all other records are done.
     *Raised*: it stopped there. The records before it are done; those after it are handled again, in their order.
     ``error`` counts as if it were raised for that record alone, so it may be a ``RetryLater``, ``Skip`` or ``Reject``.
-    Raises ``TypeError`` and ``ValueError`` for another index than 0, 1, ..., or what is no exception.
+    Raises ``TypeError`` unless ``index`` is an integer and ``error`` an exception, ``ValueError`` for a negative index.
     """
 
     def __init__(self, index: int, error: Exception) -> None:

@@ -8,9 +8,9 @@ from typing import Any, Final, Literal
 
 from ...background.share.share_settings import ShareSettings
 from ...config import ConsumerConfig, ConsumerOptions
-from ...config.options import CommonOptions
+from ...config.options import CommonOptions, K, V
 from ..processing.process_options import CommonProcessOptions
-from .record import K, ShareRecord, V
+from .record import ShareRecord
 
 _GROUP: Final = "of the group's configuration; set it with 'kafka-async groups configure' or Java's kafka-configs"
 _REFUSED: Final[Mapping[str, str]] = {
@@ -52,13 +52,13 @@ class ShareOptions(CommonOptions[K, V], total=False):
     """How long the lock of a record is renewed automatically, counted from its delivery. After that the lock ends and others get
     the record.
 
-    It is renewed while the record is in ``async with`` or in ``process``; while it waits for a delayed release; while it waits its
-    turn, since ``getmany`` returned it with others of which one is in ``async with``, or was acknowledged within the time of a
-    lock; and while it is unread and reads go on. Unread records are released if no read call has come for the time of a lock, or
-    for ``max_poll_interval_ms`` if that is shorter. ``process`` releases records that wait for a handler if none has begun or
-    ended for that long.
+    It is renewed while the record is in ``async with`` or in ``process``, waits for a delayed release, or is unread while reads go
+    on. It is also renewed while the record waits its turn: ``getmany`` returned it with others, one of which is in ``async with``
+    or was acknowledged within the time of a lock. Unread records are released if no read call comes for the time of a lock, or
+    for ``max_poll_interval_ms`` if that is shorter. ``process`` releases records that wait for a handler if none begins or
+    ends for that long.
 
-    Default: ``300000``. Allowed: an integer of at least 1.
+    Default: ``300000``. Allowed: an integer of at least 1, in milliseconds.
     """
     bad_record_deliveries: int
     """At which delivery a record that cannot be read (a corrupt batch, a deserializer that raises) is rejected for good. Before
@@ -67,9 +67,9 @@ class ShareOptions(CommonOptions[K, V], total=False):
     Default: ``2``. Allowed: an integer of at least 1.
     """
     strict_max_records: bool
-    """Lock no more records than read calls ask for, and read nothing ahead (KIP-1206): ``getone`` locks one. By default records are
-    locked ahead of the reads: as many as are asked for, or, if the application is so fast that it gets through a whole batch within
-    a thirtieth of the lock duration, whole batches.
+    """Lock no more records than read calls ask for, and read nothing ahead (KIP-1206): ``getone`` locks one. By default as many
+    records as are asked for are locked ahead of the reads; or whole batches, if the application gets through one within a
+    thirtieth of the lock duration.
 
     Default: ``False``. Needs brokers of Kafka 4.2.
     """
@@ -77,11 +77,11 @@ class ShareOptions(CommonOptions[K, V], total=False):
     """How long the application may go without reading before the consumer leaves the group; it joins again at the next read.
     Unread records are released then. Records that the application holds stay locked.
 
-    Default: ``300000``.
+    Default: ``300000``, in milliseconds.
     """
     max_poll_records: int
     """How many records one read call returns at most, and how many a fetch asks for. The consumer reads ahead no more than the
-    application gets to within a third of the lock duration, since others can work on the rest. Until it has seen how long the
+    application gets to within a third of the lock duration, since others can work on the rest. Until it knows how long the
     application takes for ten records, it reads only what is asked for.
 
     Default: ``500``.

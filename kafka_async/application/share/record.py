@@ -17,8 +17,8 @@ from ...model import ConsumerRecord, TopicPartition, at_offset
 from ...values import define, field
 from ..arguments import seconds
 
-K = TypeVar("K", default=Any)
-V = TypeVar("V", default=Any)
+K_co = TypeVar("K_co", default=Any, covariant=True)
+V_co = TypeVar("V_co", default=Any, covariant=True)
 
 # Looked up once: in Python 3.11 a member of an enumeration takes as long as a call.
 _ACCEPT: Final = AcknowledgeType.ACCEPT
@@ -76,7 +76,7 @@ class Keeper(Protocol):
     def enter(self, record: "ShareRecord[Any, Any]") -> bool: ...
 
 
-class ShareRecord(Generic[K, V]):
+class ShareRecord(Generic[K_co, V_co]):
     """A record that is locked for this consumer (KIP-932), with the fields of ``ConsumerRecord``.
 
     Acknowledge it once, with ``accept()``, ``release()`` or ``reject()``, from any task of the consumer's event loop or any
@@ -101,8 +101,8 @@ class ShareRecord(Generic[K, V]):
         offset: int
         timestamp: int
         timestamp_type: int
-        key: K
-        value: V
+        key: K_co
+        value: V_co
         headers: tuple[tuple[str, bytes | None], ...]
         checksum: int | None
         serialized_key_size: int

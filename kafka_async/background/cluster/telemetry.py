@@ -56,11 +56,11 @@ CODECS: Final = frozenset((GZIP, SNAPPY, LZ4, ZSTD))
 
 
 class TelemetryState(Enum):
-    SUBSCRIPTION_NEEDED = "a broker is to be asked what it wants, when it is time"
-    SUBSCRIPTION_IN_PROGRESS = "asked"
-    PUSH_NEEDED = "metrics are to be pushed, when it is time"
-    PUSH_IN_PROGRESS = "pushed, not answered yet"
-    TERMINATING = "the last push is on its way, the consumer stops"
+    SUBSCRIPTION_NEEDED = "a broker will be asked what it wants, when it is time"
+    SUBSCRIPTION_IN_PROGRESS = "a broker has been asked, and has not answered yet"
+    PUSH_NEEDED = "metrics will be pushed, when it is time"
+    PUSH_IN_PROGRESS = "metrics have been pushed; the broker has not answered yet"
+    TERMINATING = "the consumer is stopping, and the last push is on its way"
     TERMINATED = "nothing more is sent"
 
 
@@ -70,8 +70,8 @@ class TelemetryInput(Enum):
     UNSUBSCRIBED = "no metrics are wanted, for now"
     FAILED = "no useful answer this time"
     PUSHED = "a push was handed to the network"
-    TAKEN = "the push was taken"
-    OUTDATED = "the subscription does not hold any more"
+    TAKEN = "the push was accepted"
+    OUTDATED = "the subscription is no longer valid"
     REFUSED = "telemetry is refused for good"
     LAST_PUSH = "the consumer stops, and a last push was handed to the network"
     STOP = "the consumer stops"

@@ -33,7 +33,7 @@ GRACE: Final = 1.0
 
 class SearchState(Enum):
     UNKNOWN = "unknown, and not needed"
-    WANTED = "wanted: searched for as soon as the backoff allows"
+    WANTED = "needed; the search begins as soon as the backoff allows"
     SEARCHING = "a search is in flight"
     KNOWN = "known"
 
@@ -43,8 +43,8 @@ class SearchInput(Enum):
     SENT = "the request went out"
     FOUND = "the cluster named a broker"
     FAILED = "the cluster did not"
-    LOST = "the broker does not coordinate the group any more"
-    FORGET = "the coordinator is not needed any more"
+    LOST = "the broker no longer coordinates the group"
+    FORGET = "the coordinator is no longer needed"
 
 
 _S, _I = SearchState, SearchInput

@@ -27,11 +27,16 @@ class Subscription:
 
 
 class FetchState(Enum):
-    INITIALIZING = "initializing"  # newly assigned: the committed offset is not known yet
-    AWAIT_RESET = "awaiting reset"  # an offset by policy or by time is being looked up
-    AWAIT_VALIDATION = "awaiting validation"  # position kept; the log is being compared with it (KIP-320)
+    INITIALIZING = "initializing"
+    """Newly assigned: the committed offset is not known yet."""
+    AWAIT_RESET = "awaiting reset"
+    """An offset by policy or by time is being looked up."""
+    AWAIT_VALIDATION = "awaiting validation"
+    """There is a position, which is being compared with the log (KIP-320)."""
     FETCHING = "fetching"
+    """There is a position, from which records are fetched."""
     HALTED = "halted"
+    """The application got an error; nothing is fetched until it seeks."""
 
 
 class PositionInput(Enum):

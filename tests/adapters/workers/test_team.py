@@ -208,7 +208,7 @@ def test_one_that_is_silent_is_replaced_and_killed_if_it_does_not_end() -> None:
     scene.step(30)
     scene.report(2)
     assert scene.step(30) == ["TERM 1"]
-    assert "worker 1: it was not heard of for 60 s" in scene.news()
+    assert "worker 1: it was silent for 60 s" in scene.news()
     scene.report(2)
     assert scene.step(10) == ["KILL 1"]
     assert scene.exit(1, code=-9) == ["start 1"]

@@ -13,7 +13,8 @@ from ....model import TopicPartition
 from ....values import frozen
 
 GroupTopics: TypeAlias = Mapping[str, Sequence[frozenset[str]]]
-"""The topics that the group's members subscribe to, as far as they exist: for each partition, by index, the racks of its replicas.
+"""What an assignor is told about topics: by name, each topic that a member subscribes to and that exists. Its value has an item for
+each partition, from 0 on: the racks in which the partition has replicas; empty if the brokers name no racks.
 """
 
 NO_GENERATION = -1
@@ -21,7 +22,7 @@ NO_GENERATION = -1
 
 
 class RebalanceProtocol(Enum):
-    """When partitions that move are given up (KIP-429)."""
+    """When members give up partitions that move to others (KIP-429)."""
 
     EAGER = "every member gives up everything before it joins"
     COOPERATIVE = "members keep what they own and give up what an assignment takes away; then they join again"
@@ -29,7 +30,7 @@ class RebalanceProtocol(Enum):
 
 @frozen(kw_only=True)
 class GroupMember:
-    """A member as the leader sees it."""
+    """A member of the group, as the assignor of the group's leader sees it."""
 
     member_id: str
     topics: frozenset[str]
@@ -45,7 +46,9 @@ class GroupMember:
 
 
 class Assignor(Protocol):
-    """A way to divide partitions. Each consumer has an instance of its own, because an assignor may remember things.
+    """A way to divide partitions among the members of a classic group.
+
+    Each consumer has an instance of its own, because an assignor may remember things.
 
     Called on the background loop: it must not block. What it raises is raised from the caller's next call, and the group tries
     again.
@@ -53,7 +56,7 @@ class Assignor(Protocol):
 
     @property
     def name(self) -> str:
-        """Names the assignor in the group; its members must know the same one."""
+        """The assignor's name; all members of the group must have an assignor of this name."""
         ...
 
     @property
@@ -63,7 +66,8 @@ class Assignor(Protocol):
         ...
 
     def user_data(self, topics: frozenset[str]) -> bytes | None:
-        """Return user data about this member for the leader's assignor; ``topics`` is its subscription."""
+        """Return bytes about this member for the leader's assignor (``GroupMember.user_data``), or ``None``; ``topics`` are those
+        that it subscribes to."""
         ...
 
     def assign(self, topics: GroupTopics, members: Sequence[GroupMember]) -> Mapping[str, Iterable[TopicPartition]]:
