@@ -12,6 +12,7 @@ Names are aiokafka's if aiokafka has one, so that ``except`` clauses move over u
         │   ├── NameResolutionError     the host name of a server cannot be resolved
         │   ├── NodeNotReadyError       no connection to the node yet
         │   └── NoBrokersAvailable      none of the known brokers answers
+        ├── RequestWithdrawnError       a request was not sent: nobody waits for its answer any more. No call raises it
         ├── KafkaTimeoutError           retriable: the deadline of a call passed; ``__cause__`` is the last failure seen
         ├── KafkaProtocolError          retriable: the peer broke the protocol; the connection is closed
         │   ├── CorrelationIdError      a response that belongs to no request of ours
@@ -107,6 +108,10 @@ class NameResolutionError(KafkaConnectionError):
 
 class NodeNotReadyError(KafkaConnectionError):
     """There is no usable connection to the node yet."""
+
+
+class RequestWithdrawnError(KafkaError):
+    """A request was not sent, because nobody waits for its answer any more."""
 
 
 class NoBrokersAvailable(KafkaConnectionError):

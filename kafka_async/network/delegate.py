@@ -21,6 +21,7 @@ from ..errors import (
     KafkaTimeoutError,
     NodeNotReadyError,
     RebootstrapRequiredError,
+    RequestWithdrawnError,
 )
 from ..model import Node
 from ..trace import TraceEvent
@@ -210,13 +211,15 @@ class NetworkClientDelegate:
     # The decision.
 
     def plan(self, now: float) -> Plan:
-        """Decide what to do now. Requests can end in here: expired, refused, or their broker has just failed."""
+        """Decide what to do now. Requests can end in here: expired, withdrawn, refused, or their broker has just failed."""
         settled = self._fall_due(now)
         opens: list[Open] = []
         waiting, self._unsent = self._unsent, []
         wake_at = inf
         for request in waiting:
             if request.withdrawn is not never_withdrawn and request.withdrawn():
+                request.on_done(RequestWithdrawnError(f"{request.name} was not sent: it was withdrawn"), now)
+                settled += 1
                 continue
             if request.expires_at <= now:
                 settled += self._expire(request, now)

@@ -45,9 +45,10 @@ class UnsentRequest:
     message: Request[Any]
     """The request in its newest shape; the version is chosen when it is written."""
     on_done: Callable[[Any, float], None]
-    """Called exactly once with ``(response | KafkaError, now)``, unless the request is withdrawn.
+    """Called exactly once with ``(response | KafkaError, now)``, whatever happens to the request.
 
-    It runs inside the delegate's own methods, so it must be pure code that does not call the delegate.
+    So what is noted of a request that is under way ends here, and needs no other end. It runs inside the delegate's own methods, so
+    it must be pure code that does not call the delegate.
     """
     expires_at: float
     """Absolute seconds. Time in the queue counts.
@@ -61,7 +62,7 @@ class UnsentRequest:
     """``None``: the least loaded node."""
     channel: Channel = Channel.MAIN
     withdrawn: Callable[[], bool] = never_withdrawn
-    """Asked right before writing; ``True`` drops the request and ``on_done`` is not called."""
+    """Asked right before writing; ``True`` drops the request, which ends with ``RequestWithdrawnError``."""
     lowest_version: int = 0
     highest_version: int = 0x7FFF
     """Bounds of the caller's own, passed to ``BrokerVersions.choose``."""

@@ -24,6 +24,7 @@ from kafka_async.errors import (
     KafkaError,
     KafkaTimeoutError,
     MalformedResponseError,
+    RequestWithdrawnError,
     UnsupportedVersionError,
 )
 from kafka_async.events import (
@@ -150,6 +151,7 @@ class Conversation:
         self.random.shuffle(waiting)
         for request in waiting:
             if request.withdrawn():
+                request.on_done(RequestWithdrawnError(), now)
                 continue
             if self.random.random() < 0.05:
                 self.world.unsent.append(request)

@@ -40,6 +40,7 @@ from ...errors import (
     NotCoordinatorError,
     RebalanceInProgressError,
     RequestTimedOutError,
+    RequestWithdrawnError,
     StaleMemberEpochError,
     TopicAuthorizationFailedError,
     TopicRecreatedError,
@@ -260,8 +261,6 @@ class OffsetCommitManager:
         requests: list[UnsentRequest] = []
         wake_at = NEVER
         ahead: dict[TopicPartition, KafkaError | None] = dict.fromkeys(self._elsewhere())
-        if ahead:
-            wake_at = now + self.config.retry_backoff  # one that its caller gave up before it was sent is never answered
         for commit in self._commits:
             if commit.once:
                 self._refuse_behind(commit, ahead)
@@ -284,10 +283,6 @@ class OffsetCommitManager:
         """
         channel = self.group.channel
         return {tp for flight in self._flights if flight.channel is not channel for tp in flight.partitions}
-
-    def _land(self, flight: _Flight) -> None:
-        if flight in self._flights:
-            self._flights.remove(flight)
 
     def _refuse_behind(self, commit: _Commit, ahead: Mapping[TopicPartition, KafkaError | None]) -> None:
         """Partitions that an earlier commit keeps trying are refused for a commit with one attempt: it would wait just as long."""
@@ -336,13 +331,9 @@ class OffsetCommitManager:
         answered = partial(self._answered, commit, asked, identity, {id_: name for name, id_ in topics if id_ is not None}, node_id)
 
         def landed(outcome: OffsetCommitResponse | KafkaError, at: float) -> None:
-            self._land(flight)
-            answered(outcome, at)
-
-        def withdrawn() -> bool:
-            if commit.call.done:
-                self._land(flight)  # asked before it is sent: now it never is
-            return commit.call.done
+            self._flights.remove(flight)
+            if not isinstance(outcome, RequestWithdrawnError):
+                answered(outcome, at)
 
         return UnsentRequest(
             message=message,
@@ -350,7 +341,7 @@ class OffsetCommitManager:
             channel=flight.channel,
             on_done=landed,
             expires_at=now + self.config.request_timeout_ms / 1000,
-            withdrawn=withdrawn,
+            withdrawn=lambda: commit.call.done,
             lowest_version=MEMBER_EPOCH if identity.consumer_protocol and identity.generation >= 0 else 0,
             final=final,
         )

@@ -14,6 +14,7 @@ from ...errors import (
     InvalidRequestError,
     KafkaError,
     MalformedResponseError,
+    RequestWithdrawnError,
     UnknownTopicOrPartitionError,
     UnsupportedForMessageFormatError,
     UnsupportedVersionError,
@@ -221,6 +222,10 @@ class ListOffsetsManager:
         )
 
     def _answered(self, lookups: list[_OffsetLookup], outcome: object, now: float) -> None:
+        for lookup in lookups:
+            lookup.in_flight = False
+        if isinstance(outcome, RequestWithdrawnError):
+            return  # what is wanted again by now is asked for again
         answers: dict[TopicPartition, ListOffsetsPartitionResponse] = {}
         error: KafkaError | None = outcome if isinstance(outcome, KafkaError) else None
         if isinstance(outcome, ListOffsetsResponse):
@@ -230,7 +235,6 @@ class ListOffsetsManager:
         again: dict[TopicPartition, KafkaError] = {}
         well: set[TopicPartition] = set()
         for lookup in lookups:
-            lookup.in_flight = False
             failure = error if error is not None else self._settle(lookup, answers.get(lookup.partition), now)
             if failure is None:
                 well.add(lookup.partition)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kafka_async.errors import KafkaConnectionError, KafkaTimeoutError
+from kafka_async.errors import KafkaConnectionError, KafkaTimeoutError, RequestWithdrawnError
 from kafka_async.events import (
     AssignFromUser,
     AssignmentApplied,
@@ -160,8 +160,7 @@ class Pair:
             requests = [world.unsent.pop(place) for world in self.worlds]
             outcome = reply(requests[0])
             for request in requests:
-                if not request.withdrawn():
-                    request.on_done(outcome, self.now)
+                request.on_done(RequestWithdrawnError() if request.withdrawn() else outcome, self.now)
 
     def read(self) -> None:
         for world in self.worlds:

@@ -14,7 +14,7 @@ from kafka_async.background.group.membership import Identity, PollProgress
 from kafka_async.background.loop.request_manager import Poll
 from kafka_async.background.positions.subscription import Subscription
 from kafka_async.config import ConsumerConfig
-from kafka_async.errors import KafkaError, UnknownTopicOrPartitionError
+from kafka_async.errors import KafkaError, RequestWithdrawnError, UnknownTopicOrPartitionError
 from kafka_async.events import PartitionDescription, TopicDescription
 from kafka_async.model import Node, TopicPartition
 from kafka_async.network import Channel, UnsentRequest
@@ -179,7 +179,10 @@ class World:
     def turn(self, now: float) -> Poll:
         poll = self.member.poll(now)
         assert poll.wake_at > now
-        self.flying = [request for request in self.flying if not request.withdrawn()]
+        for request in tuple(self.flying):
+            if request.withdrawn():
+                self.flying.remove(request)
+                request.on_done(RequestWithdrawnError(), now)
         self.flying.extend(poll.requests)
         return poll
 
