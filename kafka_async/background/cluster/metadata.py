@@ -3,7 +3,7 @@
 It also decides when to give the known brokers up and bootstrap again (KIP-899, KIP-1102).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Final, Protocol
 from uuid import UUID
 
@@ -183,9 +183,17 @@ class MetadataManager:
 
         Those that never existed may be created, as far as ``allow_auto_create_topics`` and the broker let it.
         """
+        self._request_at_once(now)
+        self._offered = frozenset()
+
+    def request_missing(self, topics: Set[str], now: float) -> None:
+        """Ask at once if one of ``topics``, which a caller has just named, is not known; it is not created."""
+        if not topics <= self.cluster.topics.keys():
+            self._request_at_once(now)
+
+    def _request_at_once(self, now: float) -> None:
         self.request_update(now)
         self.schedule.new_topics = True
-        self._offered = frozenset()
 
     def look_up(self, call: Call[ClusterDescription], topics: frozenset[str] | None, *, create: bool, fail_fast: bool) -> None:
         """Answer ``call`` with metadata requested from now on; with ``fail_fast`` give up when no bootstrap server answers."""
@@ -314,7 +322,7 @@ class MetadataManager:
         self._offered |= offered
         self.schedule.answered(now)
         self._take_over(asked, outcome, now)
-        self._answer_lookups()
+        self._answer_lookups(now)
         self.schedule.settled(now)
 
     def _refused(self, error: KafkaError, now: float) -> None:
@@ -389,7 +397,7 @@ class MetadataManager:
     def _is_looked_up(self, name: str) -> bool:
         return any(lookup.topics is not None and name in lookup.topics for lookup in self._lookups)
 
-    def _answer_lookups(self) -> None:
+    def _answer_lookups(self, now: float) -> None:
         waiting = []
         for lookup in self._lookups:
             if not lookup.sent:
@@ -401,7 +409,8 @@ class MetadataManager:
             if refused:
                 lookup.call.fail(refused[0])
             elif any(isinstance(error, LeaderNotAvailableError) for error in problems):
-                waiting.append(lookup)  # the update that is needed anyway, after its backoff, answers it
+                waiting.append(lookup)
+                self.request_update(now)  # also if this answer was about other topics; the backoff applies
             else:
                 lookup.call.resolve(self.cluster.describe(lookup.topics))
         self._lookups = waiting

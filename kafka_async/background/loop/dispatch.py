@@ -210,6 +210,7 @@ class Background:
             case ListOffsets():
                 self.deadlines.watch(event.call, lambda: self.list_offsets.last_error(event.timestamps))
                 self.list_offsets.answer_call(event.call, event.timestamps)
+                self.metadata.request_missing({partition.topic for partition in event.timestamps}, now)
             case TopicMetadata():
                 self.deadlines.watch(event.call, lambda: self.metadata.problem_with(event.topics or frozenset()))
                 self.metadata.look_up(event.call, event.topics, create=event.create, fail_fast=event.fail_fast)

@@ -275,6 +275,21 @@ def test_a_look_up_waits_for_a_leader_at_the_pace_of_the_backoff() -> None:
     assert set(call.result().topics) == {"u"}
 
 
+def test_a_look_up_that_waits_for_a_leader_is_asked_again_after_an_answer_about_another_topic() -> None:
+    """Topics that brokers may create are asked for alone: what is only looked up must not be created."""
+    world = World(allow_auto_create_topics=True)
+    call = ask(world, frozenset("u"))
+    world.learn(MetadataResponseTopic(name="u", error_code=5))
+    world.send(SubscribeTopics(topics=frozenset("v")))
+    now = until(world, lambda: bool(world.waiting(MetadataRequest)), 0.001)
+    assert [topic.name for topic in world.waiting(MetadataRequest)[0].topics or ()] == ["v"]
+    world.answer(MetadataRequest, cluster(described("v", (1,))), now)
+    now = until(world, lambda: bool(world.waiting(MetadataRequest)), now + 0.001)
+    assert now < 2.0
+    world.answer(MetadataRequest, cluster(described("u", (1,)), described("v", (1,))), now)
+    assert set(call.result().topics) == {"u"}
+
+
 def test_a_look_up_survives_a_failure_that_may_pass() -> None:
     world = World()
     call = ask(world, frozenset("t"))

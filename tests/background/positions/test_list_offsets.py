@@ -11,6 +11,7 @@ from kafka_async.errors import (
     KafkaError,
     KafkaTimeoutError,
     MalformedResponseError,
+    RequestWithdrawnError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
@@ -269,6 +270,42 @@ def test_a_request_nobody_waits_for_is_withdrawn() -> None:
     assert not request.withdrawn()
     call.withdraw()
     assert request.withdrawn()
+
+
+def test_a_request_that_was_withdrawn_is_no_failure() -> None:
+    world = known()
+    ask(world, {A: -1}).withdraw()
+    waits = ask(world, {A: -2})
+    world.poll(1.0)
+    world.answer(ListOffsetsRequest, RequestWithdrawnError(), 1.1)
+    world.poll(1.1)
+    assert not any(isinstance(event, Fault) for event in world.seen)
+    world.answer(ListOffsetsRequest, answer(part(A, 7)), 1.2)
+    assert waits.result()[A] == OffsetAndTimestamp(7, -1, None)
+
+
+def test_a_topic_that_was_never_asked_about_is_asked_about_at_once() -> None:
+    """The first ``end_offsets`` of a fresh consumer, which has just learned of the brokers."""
+    world = World()
+    world.learn()
+    call = ask(world, {A: -1})
+    world.poll(0.001)
+    world.answer(MetadataRequest, cluster(described("t", (1,))), 0.002)
+    world.poll(0.002)
+    world.answer(ListOffsetsRequest, answer(part(A, 7)), 0.003)
+    assert call.done
+
+
+def test_a_topic_that_does_not_exist_is_asked_about_less_and_less() -> None:
+    world = World()
+    world.learn()
+    ask(world, {A: -1})
+    now, requests = 0.001, 0
+    while now < 20.0:
+        now = until(world, lambda: bool(world.waiting(MetadataRequest)), now) + 0.001
+        world.answer(MetadataRequest, cluster(MetadataResponseTopic(name="t", error_code=3)), now)
+        requests += 1
+    assert requests <= 30
 
 
 def test_many_look_ups_cost_what_they_are() -> None:
