@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from kafka_async.config import ConsumerConfig
 from kafka_async.errors import KafkaError
@@ -31,6 +31,11 @@ VERSIONS = ApiVersionsResponse(
     api_keys=tuple(ApiVersion(api_key=api, min_version=low, max_version=high) for api, (low, high) in SUPPORTED.items())
 )
 """A broker that speaks all that we speak."""
+
+OLDER = ApiVersionsResponse(
+    api_keys=tuple(evolve(key, max_version=4) if key.api_key == Api.API_VERSIONS else key for key in VERSIONS.api_keys)
+)
+"""A broker that refuses no connection that was meant for another one."""
 
 OLD_VERSIONS = ApiVersionsResponse(api_keys=(ApiVersion(api_key=Api.API_VERSIONS, min_version=0, max_version=2),), error_code=35)
 
