@@ -336,8 +336,21 @@ def in_login(text: str) -> list[str]:
     return [*login.options.values(), *([] if login.kind in _KNOWN else [login.module])]
 
 
-_LIBRDKAFKAS: Final = {"sasl_username": "sasl_plain_username", "sasl_password": "sasl_plain_password"}
-"""librdkafka's names of options that look more like other ones."""
+_LIBRDKAFKAS: Final = {
+    "metadata_broker_list": "bootstrap_servers",
+    "sasl_username": "sasl_plain_username",
+    "sasl_password": "sasl_plain_password",
+    "sasl_oauthbearer_client_id": "sasl_oauthbearer_client_credentials_client_id",
+    "sasl_oauthbearer_client_secret": "sasl_oauthbearer_client_credentials_client_secret",
+    "ssl_ca_location": "ssl_cafile",
+    "ssl_ca_pem": "ssl_truststore_certificates",
+    "ssl_certificate_location": "ssl_certfile",
+    "ssl_certificate_pem": "ssl_keystore_certificate_chain",
+    "ssl_key_location": "ssl_keyfile",
+    "ssl_key_pem": "ssl_keystore_key",
+    "ssl_crl_location": "ssl_crlfile",
+}
+"""librdkafka's names of options, which may look more like other ones."""
 
 
 def nearest_name(name: str, known: Collection[str]) -> str:

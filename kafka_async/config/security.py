@@ -115,7 +115,7 @@ def _check_sasl(values: Values, changed: Collection[str]) -> None:
     if not values["security_protocol"].startswith("SASL"):
         _refuse(SASL, changed, f"security_protocol={values['security_protocol']!r}", "it needs 'SASL_SSL' or 'SASL_PLAINTEXT'")
         return
-    mechanism = f"sasl_mechanism={values['sasl_mechanism']!r}"
+    mechanism = f"sasl_mechanism={values['sasl_mechanism']!r}{'' if 'sasl_mechanism' in changed else ' (the default)'}"
     if values["sasl_mechanism"] in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
         for name in _PASSWORD:
             if values[name] is None:

@@ -228,6 +228,11 @@ def test_assertions_are_for_a_token_endpoint() -> None:
     assert "sasl_oauthbearer_assertion_file is set together with sasl_oauth_token_provider" in text
 
 
+def test_a_password_without_a_mechanism_meets_the_default() -> None:
+    text = refusal(security_protocol="SASL_SSL", **LOGIN)
+    assert "sasl_plain_username is set together with sasl_mechanism='GSSAPI' (the default): it is for PLAIN and SCRAM" in text
+
+
 @pytest.mark.parametrize("option", ["domain_name", "principal", "keytab"])
 def test_options_of_kerberos_need_gssapi(option: str) -> None:
     text = refusal(security_protocol="SASL_SSL", sasl_mechanism="PLAIN", **LOGIN, **{f"sasl_kerberos_{option}": "x"})

@@ -136,6 +136,9 @@ def test_a_file_is_utf8_or_else_what_java_reads(written: Any) -> None:
         (f"sasl.jass.config={SECRET}", TypeError, r"client\.properties: unknown option 'sasl\.jass\.config'; did you mean"),
         (f"grup.id={SECRET}", TypeError, "unknown option 'grup.id'; did you mean 'group_id'?"),
         (f"sasl.username={SECRET}", TypeError, "unknown option 'sasl.username'; did you mean 'sasl_plain_username'?"),
+        (f"ssl.ca.location={SECRET}", TypeError, "unknown option 'ssl.ca.location'; did you mean 'ssl_cafile'?"),
+        (f"ssl.certificate.pem={SECRET}", TypeError, "did you mean 'ssl_keystore_certificate_chain'?"),
+        (f"metadata.broker.list={SECRET}", TypeError, "did you mean 'bootstrap_servers'?"),
         ("max.poll.records=many", ValueError, r"client\.properties: max\.poll\.records='many': expected an integer"),
         ("session.timeout.ms=0", ValueError, "session_timeout_ms=0: expected an integer from 1"),
         (

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import pytest
 
+from kafka_async.config.consumer_config import NAMES
+
 from ..brokers import CURRENT, OLDER, PREVIOUS
 
 ROOT: Final = Path(__file__).parents[2]
@@ -196,6 +198,12 @@ def startable(arguments: list[str]) -> None:
         source += Path(str(spec.origin)).read_text()
         assert [word for word in rest if word.startswith("--") and word != "--help" and word.partition("=")[0] not in source] == []
     assert [word for word in rest if "/" in word and word.startswith("tests") and not any(ROOT.glob(word))] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=_name)
+def test_every_option_that_a_document_gives_by_x_is_one(document: Path) -> None:
+    given = set(re.findall(r"-X '?([\w.]+)=", document.read_text())) - {"name"}
+    assert given - {name for name in given if name.replace(".", "_") in NAMES} == set()
 
 
 # --- versions ------------------------------------------------------------------------------------------------------------------

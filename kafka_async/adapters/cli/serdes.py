@@ -119,7 +119,10 @@ class Deserializer:
                 found[part] = None if data is None else as_json(read(data, headers.get(f"__{part}_schema_id")))
             except (ValueError, KafkaError) as error:
                 where = f"{record.topic} [{record.partition}] at offset {record.offset}"
-                raise ValueError(f"{where}: the {part} cannot be read as {self.formats[part]}: {error}") from error
+                text = f"{where}: the {part} cannot be read as {self.formats[part]}: {error}"
+                if part == "key" and "value" in self.formats:  # most keys have no schema, and -s NAME means both
+                    text += f"; to read only values with a schema: -s value={self.formats['value']}"
+                raise ValueError(text) from error
         return found
 
     def writer(self, write: Writer, *, as_json: bool) -> Writer:

@@ -134,7 +134,12 @@ class Registry:
     def newest(self, subject: str, version: str = "latest") -> RegisteredSchema:
         """Return the schema of a subject. Raises as ``schema``."""
         with self._questions() as ask:
-            return ask.found(ask.schema(_version(subject, version)), f"subject {subject!r}")
+            try:
+                answer = ask.schema(_version(subject, version))
+            except UnknownSchemaError as error:
+                elsewhere = "if the schema is under another subject, the registry's option 'subject' names it"
+                raise UnknownSchemaError(f"{error}; {elsewhere}") from None
+            return ask.found(answer, f"subject {subject!r}")
 
     def planned(self, subject: str) -> dict[int | str, RegisteredSchema]:
         """Return the schemas of the newest versions of a subject by their ids, and by their GUIDs if the registry has those.

@@ -182,6 +182,15 @@ def test_a_value_that_cannot_be_read_is_named_after_those_before_it(brokers: str
 
 
 @pytest.mark.brokers
+def test_a_key_without_a_schema_is_told_from_a_value_without_one(brokers: str, registry: RegistryServer) -> None:
+    result = consume(brokers, "avro", "-s", "avro", "-r", registry.url)
+
+    assert result.exit_code == 1
+    assert "avro [0] at offset 0: the key cannot be read as avro: it does not begin with a zero byte" in result.stderr
+    assert "; to read only values with a schema: -s value=avro" in result.stderr
+
+
+@pytest.mark.brokers
 def test_a_schema_that_is_not_there_is_named(brokers: str, registry: RegistryServer) -> None:
     del registry.answers["/schemas/ids/7"]
     result = consume(brokers, "avro", "-s", "value=avro", "-r", registry.url)

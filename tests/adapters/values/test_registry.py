@@ -88,6 +88,11 @@ def test_an_unknown_id_is_no_failure_and_is_asked_for_again(server: RegistryServ
     assert len(server.asked) == 2
 
 
+def test_a_subject_that_is_not_there_may_have_another_name(server: RegistryServer) -> None:
+    with pytest.raises(UnknownSchemaError, match=r"/a-value/versions/latest: .* no such entry; .*option 'subject' names it"):
+        Registry(url=server.url).newest("a-value")
+
+
 def test_what_may_pass_is_tried_again(server: RegistryServer) -> None:
     server.answers["/schemas/ids/1"] = [(503, b""), (429, b""), (200, json.dumps({"schema": '"int"'}).encode())]
 
