@@ -8,16 +8,14 @@ With ``ThreadSignal`` those coroutines block where they would wait, so they end 
 it runs on an event loop in a thread of its own, to which the consumer is lent meanwhile.
 """
 
-import re
 import threading
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from concurrent.futures import Future, wait
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial, wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, Protocol, Self, Unpack
-from uuid import UUID
 
 import anyio
 from anyio import get_cancelled_exc_class
@@ -25,7 +23,6 @@ from anyio.abc import TaskStatus
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from typing_extensions import TypeVar
 
-from ..application.callbacks import ConsumerRebalanceListener
 from ..application.consumer import KafkaConsumer as AsyncConsumer
 from ..application.lifecycle.runtime import ThreadRuntime
 from ..application.parts import assemble
@@ -33,24 +30,12 @@ from ..application.reading.ranges import RANGE_BATCH_BYTES
 from ..application.reading.read_calls import ARROW_ROWS
 from ..config import ConsumerConfig
 from ..errors import ConsumerStoppedError, IllegalStateError
-from ..events import ClusterDescription
 from ..functions import is_async
-from ..model import (
-    ConsumerRecord,
-    ConsumerState,
-    GroupMetadata,
-    OffsetAndMetadata,
-    OffsetAndTimestamp,
-    Statistics,
-    SubscriptionPattern,
-    TopicPartition,
-)
+from ..model import ConsumerRecord, ConsumerState, TopicPartition
 from ..network.waiting import SIGNALS_AFTER
 from ..records import ALL_COLUMNS, Columns
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     import pyarrow
 
     from ..application.processing.process_options import ProcessOptions
@@ -107,6 +92,31 @@ def exclusive(method: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[C,
     return guarded
 
 
+def blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
+    """Return a method that runs one of the asyncio consumer in the calling thread, which has the consumer meanwhile."""
+
+    @wraps(method)
+    def blocks(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return finish(method(self._consumer, *args, **kwargs))
+
+    return exclusive(blocks)
+
+
+def forwarding(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """The same for a method that does not wait."""
+    return exclusive(looking(method))
+
+
+def looking(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """The same for one that may be called from any thread."""
+
+    @wraps(method)
+    def looks(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return method(self._consumer, *args, **kwargs)
+
+    return looks
+
+
 class Blocked(Protocol):
     """The consumer that a thread occupies."""
 
@@ -147,6 +157,22 @@ class Seat:
                 raise ConsumerStoppedError("the consumer is being stopped by another thread")
             raise IllegalStateError("the blocking consumer is in use by another thread; it serves one at a time")
         return mine
+
+    @contextmanager
+    def when_left(self, seconds: float) -> Iterator[None]:
+        """Take the seat to stop the consumer, within ``seconds``.
+
+        A thread that is in a read call leaves it now; stopping at the same time would read what it is changing.
+        """
+        mine, until = self.try_enter(), time.monotonic() + min(LEAVE_TIME, seconds / 2)
+        while mine is None and time.monotonic() < until:
+            time.sleep(LOOK_AGAIN)
+            mine = self.try_enter()
+        try:
+            yield
+        finally:
+            if mine:
+                self.taken_by = {}
 
 
 class Processing:
@@ -346,10 +372,7 @@ class KafkaConsumer(Generic[K, V]):
 
     # --- life ------------------------------------------------------------------------------------------------------------------
 
-    @exclusive
-    def start(self, timeout_ms: float | None = None) -> None:
-        """Connect; see ``kafka_async.KafkaConsumer.start``."""
-        finish(self._consumer.start(timeout_ms))
+    start = blocking(AsyncConsumer.start)
 
     def stop(self, timeout_ms: float | None = None) -> None:
         """Stop within ``timeout_ms``. A read that waits in another thread ends, and a ``for`` loop in another thread too."""
@@ -364,16 +387,8 @@ class KafkaConsumer(Generic[K, V]):
         if not parting.begin():
             finish(parting.wait_for_the_first(allowed))
             return
-        # A thread that is in a read call leaves it now; stopping at the same time would read what it is changing.
-        mine, until = self._seat.try_enter(), time.monotonic() + min(LEAVE_TIME, allowed / 2)
-        while mine is None and time.monotonic() < until:
-            time.sleep(LOOK_AGAIN)
-            mine = self._seat.try_enter()
-        try:
+        with self._seat.when_left(allowed):
             finish(parting.finish(allowed, clean=clean))
-        finally:
-            if mine:
-                self._seat.taken_by = {}
 
     def __enter__(self) -> Self:
         self.start()
@@ -449,10 +464,7 @@ class KafkaConsumer(Generic[K, V]):
             if batch.num_rows:
                 yield batch
 
-    @exclusive
-    def assign_ranges(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """Read exactly these offsets; see ``kafka_async.KafkaConsumer.assign_ranges``."""
-        self._consumer.assign_ranges(ranges)
+    assign_ranges = forwarding(AsyncConsumer.assign_ranges)
 
     def next_columns(
         self, columns: Collection[str] = ALL_COLUMNS, *, batch_bytes: int = RANGE_BATCH_BYTES, timeout_ms: float | None = None
@@ -516,161 +528,42 @@ class KafkaConsumer(Generic[K, V]):
 
     # --- what ------------------------------------------------------------------------------------------------------------------
 
-    @exclusive
-    def subscribe(
-        self,
-        topics: Collection[str] = (),
-        pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
-        listener: ConsumerRebalanceListener | None = None,
-    ) -> None:
-        """Subscribe to topics or to a pattern."""
-        self._consumer.subscribe(topics, pattern, listener)
-
-    @exclusive
-    def unsubscribe(self) -> None:
-        """Give up subscription and assignment."""
-        self._consumer.unsubscribe()
-
-    def subscription(self) -> frozenset[str]:
-        """Return the subscribed topics."""
-        return self._consumer.subscription()
-
-    @exclusive
-    def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions."""
-        self._consumer.assign(partitions)
-
-    def assignment(self) -> set[TopicPartition]:
-        """Return the assigned partitions."""
-        return self._consumer.assignment()
-
-    @exclusive
-    def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """Return the partition ids of a topic if its metadata is known, else ``None``."""
-        return self._consumer.partitions_for_topic(topic)
-
-    @exclusive
-    def topics(self) -> set[str]:
-        """Ask the cluster for all topics."""
-        return finish(self._consumer.topics())
-
-    @exclusive
-    def describe_topics(self, *topics: str) -> ClusterDescription:
-        """Ask the cluster about topics."""
-        return finish(self._consumer.describe_topics(*topics))
+    subscribe = forwarding(AsyncConsumer.subscribe)
+    unsubscribe = forwarding(AsyncConsumer.unsubscribe)
+    subscription = looking(AsyncConsumer.subscription)
+    assign = forwarding(AsyncConsumer.assign)
+    assignment = looking(AsyncConsumer.assignment)
+    partitions_for_topic = forwarding(AsyncConsumer.partitions_for_topic)
+    topics = blocking(AsyncConsumer.topics)
+    describe_topics = blocking(AsyncConsumer.describe_topics)
 
     # --- where -----------------------------------------------------------------------------------------------------------------
 
-    @exclusive
-    def position(self, partition: TopicPartition) -> int:
-        """Return the offset of the next record that will be returned."""
-        return finish(self._consumer.position(partition))
-
-    @exclusive
-    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Read on from ``offset``."""
-        self._consumer.seek(partition, offset)
-
-    @exclusive
-    def seek_to_beginning(self, *partitions: TopicPartition) -> bool:
-        """Seek to the first offset."""
-        return finish(self._consumer.seek_to_beginning(*partitions))
-
-    @exclusive
-    def seek_to_end(self, *partitions: TopicPartition) -> bool:
-        """Seek to the end."""
-        return finish(self._consumer.seek_to_end(*partitions))
-
-    @exclusive
-    def seek_to_timestamp(
-        self, when: "int | datetime | Mapping[TopicPartition, int | datetime]", *partitions: TopicPartition
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Seek to the first record at or after a time (milliseconds, or a ``datetime`` with a time zone)."""
-        return finish(self._consumer.seek_to_timestamp(when, *partitions))
-
-    @exclusive
-    def offsets_for_times(
-        self, timestamps: "Mapping[TopicPartition, int | datetime]"
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Look offsets up by time (milliseconds, or a ``datetime`` with a time zone)."""
-        return finish(self._consumer.offsets_for_times(timestamps))
-
-    @exclusive
-    def beginning_offsets(self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None) -> dict[TopicPartition, int]:
-        """Look up first offsets."""
-        return finish(self._consumer.beginning_offsets(partitions, timeout_ms))
-
-    @exclusive
-    def end_offsets(self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None) -> dict[TopicPartition, int]:
-        """Look up the offsets that come next."""
-        return finish(self._consumer.end_offsets(partitions, timeout_ms))
-
-    def highwater(self, partition: TopicPartition) -> int | None:
-        """Return the high watermark as of the last fetch."""
-        return self._consumer.highwater(partition)
-
-    def last_stable_offset(self, partition: TopicPartition) -> int | None:
-        """Return the last stable offset as of the last fetch."""
-        return self._consumer.last_stable_offset(partition)
-
-    def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
-        """Return when the high watermark was last received (milliseconds)."""
-        return self._consumer.last_poll_timestamp(partition)
-
-    @exclusive
-    def current_lag(self, partition: TopicPartition) -> int | None:
-        """Return the distance from the position to the end as of the last fetch."""
-        return self._consumer.current_lag(partition)
-
-    @exclusive
-    def pause(self, *partitions: TopicPartition) -> None:
-        """Return no more records of these partitions for now."""
-        self._consumer.pause(*partitions)
-
-    @exclusive
-    def resume(self, *partitions: TopicPartition) -> None:
-        """Return records of these partitions again."""
-        self._consumer.resume(*partitions)
-
-    def paused(self) -> set[TopicPartition]:
-        """Return the paused partitions."""
-        return self._consumer.paused()
+    position = blocking(AsyncConsumer.position)
+    seek = forwarding(AsyncConsumer.seek)
+    seek_to_beginning = blocking(AsyncConsumer.seek_to_beginning)
+    seek_to_end = blocking(AsyncConsumer.seek_to_end)
+    seek_to_timestamp = blocking(AsyncConsumer.seek_to_timestamp)
+    offsets_for_times = blocking(AsyncConsumer.offsets_for_times)
+    beginning_offsets = blocking(AsyncConsumer.beginning_offsets)
+    end_offsets = blocking(AsyncConsumer.end_offsets)
+    highwater = looking(AsyncConsumer.highwater)
+    last_stable_offset = looking(AsyncConsumer.last_stable_offset)
+    last_poll_timestamp = looking(AsyncConsumer.last_poll_timestamp)
+    current_lag = forwarding(AsyncConsumer.current_lag)
+    pause = forwarding(AsyncConsumer.pause)
+    resume = forwarding(AsyncConsumer.resume)
+    paused = looking(AsyncConsumer.paused)
 
     # --- commit ----------------------------------------------------------------------------------------------------------------
 
-    @exclusive
-    def commit(self, offsets: Mapping[TopicPartition, int | tuple[int, str] | OffsetAndMetadata] | None = None) -> None:
-        """Commit offsets to the group."""
-        finish(self._consumer.commit(offsets))
-
-    @exclusive
-    def committed_offsets(self, *partitions: TopicPartition) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return the group's committed offsets."""
-        return finish(self._consumer.committed_offsets(*partitions))
-
-    @exclusive
-    def seek_to_committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int | None]:
-        """Seek to the committed offsets and return them."""
-        return finish(self._consumer.seek_to_committed(*partitions))
-
-    @exclusive
-    def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what ``commit()`` would commit now (KIP-1094)."""
-        return self._consumer.next_offsets()
-
-    def group_metadata(self) -> GroupMetadata:
-        """Return this member's identity in the group."""
-        return self._consumer.group_metadata()
-
-    @exclusive
-    def enforce_rebalance(self, reason: str | None = None) -> None:
-        """Make the group rebalance."""
-        self._consumer.enforce_rebalance(reason)
-
-    @exclusive
-    def committed(self, partition: TopicPartition) -> int | None:
-        """Return the committed offset of the group."""
-        return finish(self._consumer.committed(partition))
+    commit = blocking(AsyncConsumer.commit)
+    committed_offsets = blocking(AsyncConsumer.committed_offsets)
+    seek_to_committed = blocking(AsyncConsumer.seek_to_committed)
+    next_offsets = forwarding(AsyncConsumer.next_offsets)
+    group_metadata = looking(AsyncConsumer.group_metadata)
+    enforce_rebalance = forwarding(AsyncConsumer.enforce_rebalance)
+    committed = blocking(AsyncConsumer.committed)
 
     # --- see -------------------------------------------------------------------------------------------------------------------
 
@@ -694,16 +587,6 @@ class KafkaConsumer(Generic[K, V]):
         """Whether the consumer can recover by itself; see ``kafka_async.KafkaConsumer.alive``."""
         return self._consumer.alive
 
-    def metrics(self) -> dict[str, dict[str, float]]:
-        """Return metrics by group and name."""
-        return self._consumer.metrics()
-
-    @exclusive
-    def client_instance_id(self, timeout_ms: float | None = None) -> UUID:
-        """Return the id by which the cluster's operators know this client (KIP-714)."""
-        return finish(self._consumer.client_instance_id(timeout_ms))
-
-    @exclusive
-    def statistics(self) -> Statistics:
-        """Return one frozen snapshot."""
-        return self._consumer.statistics()
+    metrics = looking(AsyncConsumer.metrics)
+    client_instance_id = blocking(AsyncConsumer.client_instance_id)
+    statistics = forwarding(AsyncConsumer.statistics)

@@ -3,45 +3,28 @@
 As in ``sync.py``, the background loop has a thread of its own. Records may be acknowledged from any thread.
 """
 
-import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
-from uuid import UUID
 
 from typing_extensions import TypeVar
 
 from ..application.lifecycle.runtime import ThreadRuntime
 from ..application.processing.process_settings import checked_shared
-from ..errors import ConsumerStoppedError, KafkaError
+from ..application.share.consumer import ShareConsumer as AsyncConsumer
+from ..application.share.parts import assemble_share
+from ..errors import ConsumerStoppedError
 from ..model import ConsumerState, TopicPartition
-from .sync import LEAVE_TIME, LOOK_AGAIN, Processing, Seat, exclusive, finish, plain
+from .sync import Processing, Seat, blocking, exclusive, finish, forwarding, looking, plain
 
-if TYPE_CHECKING:  # most programs that block have no use for it
+if TYPE_CHECKING:
     from ..application.processing.process_settings import Handler
-    from ..application.share.consumer import ShareConsumer as AsyncConsumer
     from ..application.share.options import ShareOptions, ShareProcessOptions
-    from ..application.share.parts import ShareParts
     from ..application.share.record import ShareRecord
-    from ..application.share.statistics import ShareStatistics
     from ..network import TransportFactory
 
 K = TypeVar("K", default=Any)
 V = TypeVar("V", default=Any)
-
-
-def _assembled(
-    options: "ShareOptions[Any, Any]", runtime: ThreadRuntime, transport_factory: "TransportFactory | None"
-) -> "ShareParts":
-    from ..application.share import parts
-
-    return parts.assemble_share(options, runtime, transport_factory)
-
-
-def _made(topics: tuple[str, ...], parts: "ShareParts") -> "AsyncConsumer[Any, Any]":
-    from ..application.share import consumer
-
-    return consumer.ShareConsumer(*topics, parts=parts)
 
 
 class ShareConsumer(Generic[K, V]):
@@ -61,16 +44,13 @@ class ShareConsumer(Generic[K, V]):
     ) -> None:
         options.pop("background", None)
         runtime = ThreadRuntime.for_threads()
-        self._parts = _assembled(options, runtime, transport_factory)
-        self._consumer = _made(topics, self._parts)
+        self._parts = assemble_share(options, runtime, transport_factory)
+        self._consumer: AsyncConsumer[K, V] = AsyncConsumer(*topics, parts=self._parts)
         self._seat = Seat(self._consumer, runtime)
 
     # --- life ------------------------------------------------------------------------------------------------------------------
 
-    @exclusive
-    def start(self, timeout_ms: float | None = None) -> None:
-        """Connect and join; see ``kafka_async.ShareConsumer.start``."""
-        finish(self._consumer.start(timeout_ms))
+    start = blocking(AsyncConsumer.start)
 
     def stop(self, timeout_ms: float | None = None) -> None:
         """Stop within ``timeout_ms``. A read that waits in another thread ends, and a ``for`` loop in another thread too."""
@@ -83,17 +63,9 @@ class ShareConsumer(Generic[K, V]):
         if not life.begin():
             finish(life.wait_for_end(allowed))
             return
-        # A thread that is in a read call leaves it now; stopping at the same time would read what it is changing.
-        mine, until = self._seat.try_enter(), time.monotonic() + min(LEAVE_TIME, allowed / 2)
-        while mine is None and time.monotonic() < until:
-            time.sleep(LOOK_AGAIN)
-            mine = self._seat.try_enter()
-        try:
+        with self._seat.when_left(allowed):
             finish(life.settle_and_finish(allowed))
             self._parts.custody.close()
-        finally:
-            if mine:
-                self._seat.taken_by = {}
 
     def __enter__(self) -> Self:
         self.start()
@@ -107,19 +79,9 @@ class ShareConsumer(Generic[K, V]):
 
     # --- what ------------------------------------------------------------------------------------------------------------------
 
-    @exclusive
-    def subscribe(self, topics: Collection[str]) -> None:
-        """Read these topics from now on."""
-        self._consumer.subscribe(topics)
-
-    @exclusive
-    def unsubscribe(self) -> None:
-        """Leave the group."""
-        finish(self._consumer.unsubscribe())
-
-    def subscription(self) -> frozenset[str]:
-        """Return the topics that are subscribed."""
-        return self._consumer.subscription()
+    subscribe = forwarding(AsyncConsumer.subscribe)
+    unsubscribe = blocking(AsyncConsumer.unsubscribe)
+    subscription = looking(AsyncConsumer.subscription)
 
     # --- read ------------------------------------------------------------------------------------------------------------------
 
@@ -145,10 +107,7 @@ class ShareConsumer(Generic[K, V]):
                 raise
             yield record
 
-    @exclusive
-    def flush(self, timeout_ms: float | None = None) -> dict[TopicPartition, KafkaError | None]:
-        """Wait until every acknowledgement so far is settled; see ``kafka_async.ShareConsumer.flush``."""
-        return finish(self._consumer.flush(timeout_ms))
+    flush = blocking(AsyncConsumer.flush)
 
     # --- process ---------------------------------------------------------------------------------------------------------------
 
@@ -192,16 +151,6 @@ class ShareConsumer(Generic[K, V]):
         """Whether the consumer can recover by itself; see ``kafka_async.ShareConsumer.alive``."""
         return self._consumer.alive
 
-    def metrics(self) -> dict[str, dict[str, float]]:
-        """Return metrics by group and name."""
-        return self._consumer.metrics()
-
-    @exclusive
-    def client_instance_id(self, timeout_ms: float | None = None) -> UUID:
-        """Return the id by which the cluster's operators know this client (KIP-714)."""
-        return finish(self._consumer.client_instance_id(timeout_ms))
-
-    @exclusive
-    def statistics(self) -> "ShareStatistics":
-        """Return one frozen snapshot."""
-        return self._consumer.statistics()
+    metrics = looking(AsyncConsumer.metrics)
+    client_instance_id = blocking(AsyncConsumer.client_instance_id)
+    statistics = forwarding(AsyncConsumer.statistics)
