@@ -3,7 +3,7 @@
 What Kafka decides is written anew: which fields there are in the versions that ``versions.SUPPORTED`` allows, their order, types,
 versions, tags and defaults. What people have written is kept: names and docstrings of classes, comments, defaults where Kafka has
 none, and which fields are ``NotOurs``. A new field comes with Kafka's words about it, a new struct as a class of its own. For a new
-API, write its two classes without fields, its number in ``Api``, and its versions in ``SUPPORTED`` and ``FLEXIBLE``; for a field
+API, write its two classes without fields, its number in ``Api``, and its versions in ``versions.py``; for a field
 that is not ours, make it ``ClassVar = NotOurs(object, default=...)``, and the rest is filled in.
 """
 
@@ -203,7 +203,7 @@ def _class(plan: _Plan, node: ast.ClassDef, lines: list[str]) -> list[str]:
     start = node.lineno
     for part in node.body:
         end = part.end_lineno or 0
-        if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name) and part.target.id not in ("api", "response"):
+        if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
             above = [line.strip().removeprefix("# ") for line in lines[start : part.lineno - 1] if line.strip()]
             _, _, beside = lines[end - 1][part.end_col_offset :].partition("# ")
             written[part.target.id] = _Written(
@@ -212,7 +212,8 @@ def _class(plan: _Plan, node: ast.ClassDef, lines: list[str]) -> list[str]:
         else:
             kept += lines[start:end]
         start = end
-    return [*kept, *([""] if kept[-1].endswith('"""') else []), *_fields(plan, node.name, written)]
+    fields = _fields(plan, node.name, written)
+    return [*kept, *([""] if fields and kept[-1].endswith('"""') else []), *fields]
 
 
 def _new_class(plan: _Plan, name: str) -> list[str]:

@@ -3,11 +3,10 @@
 Sources: KIP-195, 229, 339, 496, 516, 848, 932, 1226.
 """
 
-from typing import ClassVar
 from uuid import UUID
 
 from ...values import frozen
-from .base import Api, Request, Response, Struct, int8, int16, int32, int64, since
+from .base import Request, Response, Struct, int8, int16, int32, int64, since
 
 
 @frozen(kw_only=True)
@@ -48,8 +47,6 @@ class DescribeGroupsResponse(Response):
 class DescribeGroupsRequest(Request[DescribeGroupsResponse]):
     """Ask for the members of classic groups."""
 
-    api: ClassVar = Api.DESCRIBE_GROUPS
-    response: ClassVar = DescribeGroupsResponse
     groups: tuple[str, ...] = ()
     include_authorized_operations: bool = since(3, default=False)
 
@@ -77,8 +74,6 @@ class ListGroupsResponse(Response):
 class ListGroupsRequest(Request[ListGroupsResponse]):
     """Ask a broker for the groups it coordinates."""
 
-    api: ClassVar = Api.LIST_GROUPS
-    response: ClassVar = ListGroupsResponse
     states_filter: tuple[str, ...] = since(4, default=())  # (): all states
     types_filter: tuple[str, ...] = since(5, default=())  # (): all types
 
@@ -143,8 +138,6 @@ class ConsumerGroupDescribeResponse(Response):
 class ConsumerGroupDescribeRequest(Request[ConsumerGroupDescribeResponse]):
     """Ask for the members of groups under the consumer protocol."""
 
-    api: ClassVar = Api.CONSUMER_GROUP_DESCRIBE
-    response: ClassVar = ConsumerGroupDescribeResponse
     group_ids: tuple[str, ...] = ()
     include_authorized_operations: bool = False
 
@@ -213,8 +206,6 @@ class CreateTopicsResponse(Response):
 class CreateTopicsRequest(Request[CreateTopicsResponse]):
     """Create topics."""
 
-    api: ClassVar = Api.CREATE_TOPICS
-    response: ClassVar = CreateTopicsResponse
     topics: tuple[CreatableTopic, ...] = ()
     timeout_ms: int32 = 60_000
     validate_only: bool = False
@@ -250,8 +241,6 @@ class DeleteTopicsResponse(Response):
 class DeleteTopicsRequest(Request[DeleteTopicsResponse]):
     """Delete topics."""
 
-    api: ClassVar = Api.DELETE_TOPICS
-    response: ClassVar = DeleteTopicsResponse
     topics: tuple[DeleteTopicState, ...] = ()
     timeout_ms: int32 = 60_000
 
@@ -293,8 +282,6 @@ class CreatePartitionsResponse(Response):
 class CreatePartitionsRequest(Request[CreatePartitionsResponse]):
     """Give topics more partitions."""
 
-    api: ClassVar = Api.CREATE_PARTITIONS
-    response: ClassVar = CreatePartitionsResponse
     topics: tuple[CreatePartitionsTopic, ...] = ()
     timeout_ms: int32 = 60_000
     validate_only: bool = False
@@ -320,8 +307,6 @@ class DeleteGroupsResponse(Response):
 class DeleteGroupsRequest(Request[DeleteGroupsResponse]):
     """Delete groups that have no members, with what they have committed."""
 
-    api: ClassVar = Api.DELETE_GROUPS
-    response: ClassVar = DeleteGroupsResponse
     groups_names: tuple[str, ...] = ()
 
 
@@ -369,8 +354,6 @@ class OffsetDeleteRequestTopic(Struct):
 class OffsetDeleteRequest(Request[OffsetDeleteResponse]):
     """Delete offsets that a group has committed for topics it does not read (KIP-496)."""
 
-    api: ClassVar = Api.OFFSET_DELETE
-    response: ClassVar = OffsetDeleteResponse
     group_id: str
     topics: tuple[OffsetDeleteRequestTopic, ...] = ()
 
@@ -418,8 +401,6 @@ class ShareGroupDescribeResponse(Response):
 class ShareGroupDescribeRequest(Request[ShareGroupDescribeResponse]):
     """Ask for the members of share groups."""
 
-    api: ClassVar = Api.SHARE_GROUP_DESCRIBE
-    response: ClassVar = ShareGroupDescribeResponse
     group_ids: tuple[str, ...] = ()
     include_authorized_operations: bool = False
 
@@ -483,8 +464,6 @@ class ShareGroupChoice(Struct):
 class DescribeShareGroupOffsetsRequest(Request[DescribeShareGroupOffsetsResponse]):
     """Ask where share groups stand."""
 
-    api: ClassVar = Api.DESCRIBE_SHARE_GROUP_OFFSETS
-    response: ClassVar = DescribeShareGroupOffsetsResponse
     groups: tuple[ShareGroupChoice, ...] = ()
 
 
@@ -536,8 +515,6 @@ class TopicToAlter(Struct):
 class AlterShareGroupOffsetsRequest(Request[AlterShareGroupOffsetsResponse]):
     """Move a share group that has no members."""
 
-    api: ClassVar = Api.ALTER_SHARE_GROUP_OFFSETS
-    response: ClassVar = AlterShareGroupOffsetsResponse
     group_id: str
     topics: tuple[TopicToAlter, ...] = ()
 
@@ -573,8 +550,6 @@ class TopicToForget(Struct):
 class DeleteShareGroupOffsetsRequest(Request[DeleteShareGroupOffsetsResponse]):
     """Have a share group that has no members forget where it stands in topics."""
 
-    api: ClassVar = Api.DELETE_SHARE_GROUP_OFFSETS
-    response: ClassVar = DeleteShareGroupOffsetsResponse
     group_id: str
     topics: tuple[TopicToForget, ...] = ()
 
@@ -622,7 +597,5 @@ class ConfiguredResource(Struct):
 class IncrementalAlterConfigsRequest(Request[IncrementalAlterConfigsResponse]):
     """Change some settings of resources, and leave the others."""
 
-    api: ClassVar = Api.INCREMENTAL_ALTER_CONFIGS
-    response: ClassVar = IncrementalAlterConfigsResponse
     resources: tuple[ConfiguredResource, ...] = ()
     validate_only: bool = False

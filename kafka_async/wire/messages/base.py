@@ -5,8 +5,9 @@ The class of a message is its whole description: its fields stand in the order o
 schemas, and ``layout.py`` reads them.
 """
 
+import re
 from enum import IntEnum
-from typing import Annotated, Any, ClassVar, Final, Generic, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Generic, TypeAlias, TypeVar, get_args
 
 from ...values import field
 
@@ -103,7 +104,7 @@ R_co = TypeVar("R_co", bound=Response, covariant=True)
 
 
 class Request(Struct, Generic[R_co]):
-    """Base of the body of every request, generic over the body of its response."""
+    """Base of the body of every request, generic over the body of its response. The name of a class says which API it is."""
 
     __slots__ = ()
     api: ClassVar[Api]
@@ -113,5 +114,8 @@ class Request(Struct, Generic[R_co]):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if "api_name" not in vars(cls):
+        made = vars(cls)
+        if "api_name" not in made and "__orig_bases__" in made:  # not the twin of one, which ``compiler.py`` makes
             cls.api_name = cls.__name__.removesuffix("Request")
+            cls.api = Api[re.sub(r"\B(?=[A-Z])", "_", cls.api_name).upper()]
+            (cls.response,) = get_args(made["__orig_bases__"][0])

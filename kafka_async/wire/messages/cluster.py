@@ -4,7 +4,7 @@ from typing import ClassVar
 from uuid import UUID
 
 from ...values import frozen
-from .base import Api, NotOurs, Request, Response, Struct, int16, int32, int64, since
+from .base import NotOurs, Request, Response, Struct, int16, int32, int64, since
 
 
 @frozen(kw_only=True)
@@ -52,8 +52,6 @@ class ApiVersionsResponse(Response):
 class ApiVersionsRequest(Request[ApiVersionsResponse]):
     """Ask a broker what it can do."""
 
-    api: ClassVar = Api.API_VERSIONS
-    response: ClassVar = ApiVersionsResponse
     client_software_name: str = since(3, default="")  # letters, digits, "." and "-" only (KIP-511)
     client_software_version: str = since(3, default="")  # likewise
     # cluster that is meant; a broker of another one answers REBOOTSTRAP_REQUIRED (KIP-1242)
@@ -122,8 +120,6 @@ class MetadataResponse(Response):
 class MetadataRequest(Request[MetadataResponse]):
     """Ask where partitions live."""
 
-    api: ClassVar = Api.METADATA
-    response: ClassVar = MetadataResponse
     topics: tuple[MetadataRequestTopic, ...] | None = None  # None: all topics; (): none, only the brokers
     allow_auto_topic_creation: bool = True
     # DescribeCluster has them (KIP-700)

@@ -1,9 +1,7 @@
 """The coordinator of a group: FindCoordinator (KIP-699)."""
 
-from typing import ClassVar
-
 from ...values import frozen
-from .base import Api, Request, Response, Struct, int8, int16, int32
+from .base import Request, Response, Struct, int8, int16, int32
 
 
 @frozen(kw_only=True)
@@ -30,7 +28,5 @@ class FindCoordinatorResponse(Response):
 class FindCoordinatorRequest(Request[FindCoordinatorResponse]):
     """Ask for the coordinators of groups (KIP-699). Before v4 only one key can be asked for."""
 
-    api: ClassVar = Api.FIND_COORDINATOR
-    response: ClassVar = FindCoordinatorResponse
     key_type: int8 = 0  # 0: group, 1: transaction, 2: share group
     coordinator_keys: tuple[str, ...] = ()

@@ -1,9 +1,7 @@
 """How a cluster describes itself: DescribeCluster, DescribeConfigs (KIP-133, 700)."""
 
-from typing import ClassVar
-
 from ...values import frozen
-from .base import Api, Request, Response, Struct, int8, int16, int32, since
+from .base import Request, Response, Struct, int8, int16, int32, since
 
 
 @frozen(kw_only=True)
@@ -61,8 +59,6 @@ class DescribeConfigsResource(Struct):
 class DescribeConfigsRequest(Request[DescribeConfigsResponse]):
     """Ask for settings."""
 
-    api: ClassVar = Api.DESCRIBE_CONFIGS
-    response: ClassVar = DescribeConfigsResponse
     resources: tuple[DescribeConfigsResource, ...]
     include_synonyms: bool = False
     include_documentation: bool = since(3, default=False)
@@ -97,8 +93,6 @@ class DescribeClusterResponse(Response):
 class DescribeClusterRequest(Request[DescribeClusterResponse]):
     """Ask for the brokers of the cluster."""
 
-    api: ClassVar = Api.DESCRIBE_CLUSTER
-    response: ClassVar = DescribeClusterResponse
     include_cluster_authorized_operations: bool = False
     endpoint_type: int8 = since(1, default=1)  # 1: brokers, 2: controllers
     include_fenced_brokers: bool = since(2, default=False)

@@ -4,7 +4,7 @@ from typing import ClassVar
 from uuid import UUID
 
 from ...values import frozen
-from .base import Api, NotOurs, Request, Response, Struct, int8, int16, int32, int64, since
+from .base import NotOurs, Request, Response, Struct, int8, int16, int32, int64, since
 
 
 @frozen(kw_only=True)
@@ -114,8 +114,6 @@ class FetchResponse(Response):
 class FetchRequest(Request[FetchResponse]):
     """Ask for records; with a session (KIP-227) only what changed since the last request is listed."""
 
-    api: ClassVar = Api.FETCH
-    response: ClassVar = FetchResponse
     cluster_id: ClassVar = NotOurs(str | None, default=None, first=12, tag=0)  # a replica's
     replica_id: ClassVar = NotOurs(int32, default=-1, until=14)  # a consumer
     replica_state: ClassVar = NotOurs(object, default=None, first=15, tag=1)  # a replica's
@@ -178,8 +176,6 @@ class ListOffsetsResponse(Response):
 class ListOffsetsRequest(Request[ListOffsetsResponse]):
     """Look up offsets by time."""
 
-    api: ClassVar = Api.LIST_OFFSETS
-    response: ClassVar = ListOffsetsResponse
     replica_id: ClassVar = NotOurs(int32, default=-1)  # a consumer
     isolation_level: int8 = since(2, default=0)  # 1: the latest offset is the last stable one
     topics: tuple[ListOffsetsTopic, ...] = ()
@@ -233,7 +229,5 @@ class OffsetForLeaderEpochResponse(Response):
 class OffsetForLeaderEpochRequest(Request[OffsetForLeaderEpochResponse]):
     """Ask where an epoch ends, to detect truncation (KIP-320). Before v3 the broker wants cluster permissions for it."""
 
-    api: ClassVar = Api.OFFSET_FOR_LEADER_EPOCH
-    response: ClassVar = OffsetForLeaderEpochResponse
     replica_id: ClassVar = NotOurs(int32, default=-1, first=3)  # a consumer
     topics: tuple[OffsetForLeaderTopic, ...] = ()

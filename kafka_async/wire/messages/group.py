@@ -3,11 +3,10 @@
 Sources: KIP-62, 345, 394, 429, 559, 800, 814, 848, 881, 1082.
 """
 
-from typing import ClassVar
 from uuid import UUID
 
 from ...values import frozen
-from .base import Api, Request, Response, Struct, int16, int32, since
+from .base import Request, Response, Struct, int16, int32, since
 
 
 @frozen(kw_only=True)
@@ -46,8 +45,6 @@ class JoinGroupResponse(Response):
 class JoinGroupRequest(Request[JoinGroupResponse]):
     """Join a classic group; waits for the other members."""
 
-    api: ClassVar = Api.JOIN_GROUP
-    response: ClassVar = JoinGroupResponse
     group_id: str
     session_timeout_ms: int32  # silence after which the member is out
     rebalance_timeout_ms: int32 = -1  # longest wait for the member to rejoin (KIP-62)
@@ -81,8 +78,6 @@ class SyncGroupResponse(Response):
 class SyncGroupRequest(Request[SyncGroupResponse]):
     """Hand in the assignments (leader) and wait for one's own."""
 
-    api: ClassVar = Api.SYNC_GROUP
-    response: ClassVar = SyncGroupResponse
     group_id: str
     generation_id: int32
     member_id: str
@@ -104,8 +99,6 @@ class HeartbeatResponse(Response):
 class HeartbeatRequest(Request[HeartbeatResponse]):
     """Sign of life of a classic member."""
 
-    api: ClassVar = Api.HEARTBEAT
-    response: ClassVar = HeartbeatResponse
     group_id: str
     generation_id: int32
     member_id: str
@@ -143,8 +136,6 @@ class LeaveGroupResponse(Response):
 class LeaveGroupRequest(Request[LeaveGroupResponse]):
     """Leave a classic group. Before v3 only one member can leave at a time."""
 
-    api: ClassVar = Api.LEAVE_GROUP
-    response: ClassVar = LeaveGroupResponse
     group_id: str
     members: tuple[MemberIdentity, ...] = ()
 
@@ -181,8 +172,6 @@ class ConsumerGroupHeartbeatResponse(Response):
 class ConsumerGroupHeartbeatRequest(Request[ConsumerGroupHeartbeatResponse]):
     """The whole consumer protocol: join (epoch 0), stay, acknowledge, leave (-1, or -2 for a static member to come back)."""
 
-    api: ClassVar = Api.CONSUMER_GROUP_HEARTBEAT
-    response: ClassVar = ConsumerGroupHeartbeatResponse
     group_id: str
     member_id: str = ""  # chosen by the client from v1 (KIP-1082), given by the broker in v0
     member_epoch: int32

@@ -1,9 +1,7 @@
 """Logging in with SASL: SaslHandshake, SaslAuthenticate (KIP-152, 368)."""
 
-from typing import ClassVar
-
 from ...values import field, frozen
-from .base import Api, Request, Response, int16, int64, since
+from .base import Request, Response, int16, int64, since
 
 
 @frozen(kw_only=True)
@@ -18,8 +16,6 @@ class SaslHandshakeResponse(Response):
 class SaslHandshakeRequest(Request[SaslHandshakeResponse]):
     """Choose a SASL mechanism; SaslAuthenticate follows (KIP-152)."""
 
-    api: ClassVar = Api.SASL_HANDSHAKE
-    response: ClassVar = SaslHandshakeResponse
     mechanism: str
 
 
@@ -37,6 +33,4 @@ class SaslAuthenticateResponse(Response):
 class SaslAuthenticateRequest(Request[SaslAuthenticateResponse]):
     """The client's part of the exchange; never shown in a ``repr``."""
 
-    api: ClassVar = Api.SASL_AUTHENTICATE
-    response: ClassVar = SaslAuthenticateResponse
     auth_bytes: bytes = field(repr=False)

@@ -4,7 +4,7 @@ from typing import ClassVar
 from uuid import UUID
 
 from ...values import frozen
-from .base import Api, NotOurs, Request, Response, Struct, int16, int32, int64, since
+from .base import NotOurs, Request, Response, Struct, int16, int32, int64, since
 
 
 @frozen(kw_only=True)
@@ -55,8 +55,6 @@ class OffsetCommitResponse(Response):
 class OffsetCommitRequest(Request[OffsetCommitResponse]):
     """Store positions. The broker's own retention applies to them (KIP-211)."""
 
-    api: ClassVar = Api.OFFSET_COMMIT
-    response: ClassVar = OffsetCommitResponse
     group_id: str
     generation_id_or_member_epoch: int32 = -1  # generation (classic), member epoch (consumer protocol, v9+), -1 without a group
     member_id: str = ""
@@ -125,7 +123,5 @@ class OffsetFetchResponse(Response):
 class OffsetFetchRequest(Request[OffsetFetchResponse]):
     """Read stored positions (KIP-709). Before v8 only one group can be asked for."""
 
-    api: ClassVar = Api.OFFSET_FETCH
-    response: ClassVar = OffsetFetchResponse
     groups: tuple[OffsetFetchRequestGroup, ...] = ()
     require_stable: bool = False  # fail with UNSTABLE_OFFSET_COMMIT while transactional commits are pending (KIP-447)

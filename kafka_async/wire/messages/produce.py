@@ -1,10 +1,9 @@
 """Writing, for tools and tests only: Produce, and the requests of producers before and after it (KIP-98, 360, 447, 516, 890)."""
 
-from typing import ClassVar
 from uuid import UUID
 
 from ...values import frozen
-from .base import Api, Request, Response, Struct, int16, int32, int64, since
+from .base import Request, Response, Struct, int16, int32, int64, since
 from .fetch import LeaderIdAndEpoch, NodeEndpoint
 
 
@@ -69,8 +68,6 @@ class ProduceResponse(Response):
 class ProduceRequest(Request[ProduceResponse]):
     """Append records. With ``acks`` 0 there is no answer."""
 
-    api: ClassVar = Api.PRODUCE
-    response: ClassVar = ProduceResponse
     transactional_id: str | None = None
     acks: int16 = -1  # -1: when all in-sync replicas have them, 1: when the leader has, 0: no answer
     timeout_ms: int32 = 30_000
@@ -91,8 +88,6 @@ class InitProducerIdResponse(Response):
 class InitProducerIdRequest(Request[InitProducerIdResponse]):
     """Ask for an id; with a transactional id, fence its former owner and end the transaction that it left open."""
 
-    api: ClassVar = Api.INIT_PRODUCER_ID
-    response: ClassVar = InitProducerIdResponse
     transactional_id: str | None = None
     transaction_timeout_ms: int32 = 60_000
     producer_id: int64 = since(3, default=-1)  # to have its epoch raised (KIP-360)
@@ -135,8 +130,6 @@ class AddPartitionsToTxnResponse(Response):
 class AddPartitionsToTxnRequest(Request[AddPartitionsToTxnResponse]):
     """Say which partitions a transaction is about to write to. Newer versions are for brokers."""
 
-    api: ClassVar = Api.ADD_PARTITIONS_TO_TXN
-    response: ClassVar = AddPartitionsToTxnResponse
     v3_and_below_transactional_id: str
     v3_and_below_producer_id: int64
     v3_and_below_producer_epoch: int16
@@ -155,8 +148,6 @@ class AddOffsetsToTxnResponse(Response):
 class AddOffsetsToTxnRequest(Request[AddOffsetsToTxnResponse]):
     """Say that a transaction is about to commit offsets of a group."""
 
-    api: ClassVar = Api.ADD_OFFSETS_TO_TXN
-    response: ClassVar = AddOffsetsToTxnResponse
     transactional_id: str
     producer_id: int64
     producer_epoch: int16
@@ -175,8 +166,6 @@ class EndTxnResponse(Response):
 class EndTxnRequest(Request[EndTxnResponse]):
     """End a transaction."""
 
-    api: ClassVar = Api.END_TXN
-    response: ClassVar = EndTxnResponse
     transactional_id: str
     producer_id: int64
     producer_epoch: int16
@@ -229,8 +218,6 @@ class TxnOffsetCommitResponse(Response):
 class TxnOffsetCommitRequest(Request[TxnOffsetCommitResponse]):
     """Store positions when the transaction commits."""
 
-    api: ClassVar = Api.TXN_OFFSET_COMMIT
-    response: ClassVar = TxnOffsetCommitResponse
     transactional_id: str
     group_id: str
     producer_id: int64
@@ -286,7 +273,5 @@ class DeleteRecordsResponse(Response):
 class DeleteRecordsRequest(Request[DeleteRecordsResponse]):
     """Delete records by offset."""
 
-    api: ClassVar = Api.DELETE_RECORDS
-    response: ClassVar = DeleteRecordsResponse
     topics: tuple[DeleteRecordsTopic, ...] = ()
     timeout_ms: int32 = 30_000

@@ -3,11 +3,10 @@
 KIP-1206 added a strict limit of records, KIP-1222 the renewal of locks.
 """
 
-from typing import ClassVar
 from uuid import UUID
 
 from ...values import frozen
-from .base import Api, Request, Response, Struct, int8, int16, int32, int64, since
+from .base import Request, Response, Struct, int8, int16, int32, int64, since
 
 
 @frozen(kw_only=True)
@@ -42,8 +41,6 @@ class ShareGroupHeartbeatResponse(Response):
 class ShareGroupHeartbeatRequest(Request[ShareGroupHeartbeatResponse]):
     """Join (epoch 0), stay, leave (-1)."""
 
-    api: ClassVar = Api.SHARE_GROUP_HEARTBEAT
-    response: ClassVar = ShareGroupHeartbeatResponse
     group_id: str
     member_id: str  # chosen by the client, the same for all its life
     member_epoch: int32
@@ -152,8 +149,6 @@ class ShareFetchResponse(Response):
 class ShareFetchRequest(Request[ShareFetchResponse]):
     """Lock records of the session's partitions and return them; acknowledge others. Lists only what changes in the session."""
 
-    api: ClassVar = Api.SHARE_FETCH
-    response: ClassVar = ShareFetchResponse
     group_id: str | None = None
     member_id: str | None
     share_session_epoch: int32  # 0: open a session, then counting up; -1: close it
@@ -218,8 +213,6 @@ class ShareAcknowledgeResponse(Response):
 class ShareAcknowledgeRequest(Request[ShareAcknowledgeResponse]):
     """Acknowledge records without fetching, or close the session: the broker then releases what is not acknowledged."""
 
-    api: ClassVar = Api.SHARE_ACKNOWLEDGE
-    response: ClassVar = ShareAcknowledgeResponse
     group_id: str | None = None
     member_id: str | None
     share_session_epoch: int32  # never 0; -1: close the session

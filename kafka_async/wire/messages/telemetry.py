@@ -1,10 +1,9 @@
 """Client telemetry (KIP-714): GetTelemetrySubscriptions, PushTelemetry."""
 
-from typing import ClassVar
 from uuid import UUID
 
 from ...values import frozen
-from .base import Api, Request, Response, int8, int16, int32
+from .base import Request, Response, int8, int16, int32
 
 
 @frozen(kw_only=True)
@@ -26,8 +25,6 @@ class GetTelemetrySubscriptionsResponse(Response):
 class GetTelemetrySubscriptionsRequest(Request[GetTelemetrySubscriptionsResponse]):
     """Ask which metrics the broker wants."""
 
-    api: ClassVar = Api.GET_TELEMETRY_SUBSCRIPTIONS
-    response: ClassVar = GetTelemetrySubscriptionsResponse
     client_instance_id: UUID | None = None  # None at first
 
 
@@ -43,8 +40,6 @@ class PushTelemetryResponse(Response):
 class PushTelemetryRequest(Request[PushTelemetryResponse]):
     """Metrics in OTLP."""
 
-    api: ClassVar = Api.PUSH_TELEMETRY
-    response: ClassVar = PushTelemetryResponse
     client_instance_id: UUID | None
     subscription_id: int32
     terminating: bool = False  # the client is closing
