@@ -6,9 +6,9 @@ Sources: Java's ``KafkaAdminClient``, ``DescribeConsumerGroupsHandler`` (the con
 ``ListConsumerGroupOffsetsHandler``, ``CoordinatorStrategy``; KIP-518, 709, 848.
 """
 
-from collections.abc import Collection, Iterable, Mapping
-from functools import partial
-from typing import Final
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from functools import partial, wraps
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from attrs import frozen
 
@@ -18,15 +18,14 @@ from ...errors import (
     GroupIdNotFound,
     IllegalStateError,
     InvalidTopicError,
-    KafkaError,
     MalformedResponseError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from ...model import Node, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from ...model import Node, OffsetAndMetadata, TopicPartition
 from ...network.network_settings import SOFTWARE_NAME, SOFTWARE_VERSION
-from ...wire import ApiVersionsRequest, FindCoordinatorRequest, OffsetFetchRequest
+from ...wire import ApiVersionsRequest, FindCoordinatorRequest, OffsetFetchRequest, Request, Response
 from ...wire.messages import DescribeConfigsRequest, DescribeConfigsResource, OffsetFetchRequestGroup
 from ...wire.messages.admin import (
     AlterableConfig,
@@ -48,7 +47,7 @@ from ...wire.messages.admin import (
     TopicToAlter,
     TopicToForget,
 )
-from . import batches
+from ...wire.messages.base import NEWEST
 from .answers import (
     BY_NAME,
     Group,
@@ -63,9 +62,11 @@ from .answers import (
     share_group,
     share_group_offsets,
 )
-from .batches import SECONDS
 from .client import Client
 
+P = ParamSpec("P")
+R = TypeVar("R", bound=Response)
+T = TypeVar("T")
 TOPIC, BROKER, GROUP = 2, 4, 32
 """Topics, brokers and groups, as the configuration's resource type."""
 LETTERS_TO: Final = "errors.deadletterqueue.topic.name"
@@ -77,6 +78,18 @@ _LETTERS_FROM: Final = 2
 """The level of the feature ``share.version`` from which brokers write dead letters."""
 _GROUP_CONFIG: Final = 8
 """The source of a setting that is set for the group itself (``ConfigEntry.ConfigSource``)."""
+
+
+def persistent(
+    attempt: Callable[Concatenate["Admin", P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate["Admin", P], Coroutine[Any, Any, T]]:
+    """Repeat a method after failures that may pass; see ``Client.persist``."""
+
+    @wraps(attempt)
+    async def persists(self: "Admin", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.client.persist(lambda: attempt(self, *args, **kwargs))
+
+    return persists
 
 
 @frozen(kw_only=True)
@@ -121,28 +134,29 @@ class Admin:
                 return await self.client.persist(lambda: self._describe_share(group_id))
             raise IllegalStateError(f"group {group_id!r} is a {listing.kind} group, not a group of consumers") from None
 
+    @persistent
     async def find(self, group_id: str) -> GroupListing | None:
         """Ask the coordinator how it lists a group of any kind; ``None`` if the group does not exist."""
-        return await self.client.persist(lambda: self._find(group_id))
+        listed = await self._list_groups_of((await self._coordinator(group_id)).id)
+        return next((listing for listing in listed if listing.group_id == group_id), None)
 
+    @persistent
     async def committed(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """Ask the coordinator for all offsets that a group has committed; none for a group that does not exist."""
-        return await self.client.persist(lambda: self._committed(group_id))
+        message = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id=group_id),))
+        answer = await self._ask_coordinator(group_id, message, highest_version=BY_NAME)
+        return {each: offset for group in answer.groups for each, offset in certain(committed_offsets(group)).items()}
 
+    @persistent
     async def delete_group(self, group_id: str) -> None:
         """Delete a group without members, with all that it has committed.
 
         Raises ``NonEmptyGroup`` if it has members, ``GroupIdNotFound`` if it does not exist.
         """
-        message = DeleteGroupsRequest(groups_names=(group_id,))
+        for result in (await self._ask_coordinator(group_id, DeleteGroupsRequest(groups_names=(group_id,)))).results:
+            check(result.error_code)
 
-        async def attempt() -> None:
-            answer = await self.client.ask(message, (await self._coordinator(group_id)).id)
-            for result in answer.results:
-                check(result.error_code)
-
-        await self.client.persist(attempt)
-
+    @persistent
     async def delete_offsets(self, group_id: str, partitions: Collection[TopicPartition]) -> None:
         """Delete committed offsets. Raises ``GroupSubscribedToTopicError`` if a member reads one of the topics."""
         topics = tuple(
@@ -151,58 +165,48 @@ class Admin:
             )
             for name, numbers in by_topic(sorted(partitions)).items()
         )
-
-        async def attempt() -> None:
-            answer = await self.client.ask(
-                OffsetDeleteRequest(group_id=group_id, topics=topics), (await self._coordinator(group_id)).id
-            )
-            check(answer.error_code)
-            for topic in answer.topics:
-                for part in topic.partitions:
-                    check(part.error_code, f"{topic.name}-{part.partition_index}")
-
-        await self.client.persist(attempt)
+        answer = await self._ask_coordinator(group_id, OffsetDeleteRequest(group_id=group_id, topics=topics))
+        check(answer.error_code)
+        for topic in answer.topics:
+            for part in topic.partitions:
+                check(part.error_code, f"{topic.name}-{part.partition_index}")
 
     # --- share groups ----------------------------------------------------------------------------------------------------------
 
+    @persistent
     async def share_offsets(self, group_id: str) -> dict[TopicPartition, ShareOffset]:
         """Ask the coordinator how far a share group is in each partition that it has begun."""
-        return await self.client.persist(lambda: self._share_offsets(group_id))
+        message = DescribeShareGroupOffsetsRequest(groups=(ShareGroupChoice(group_id=group_id),))
+        answer = await self._ask_coordinator(group_id, message)
+        return {each: offset for group in answer.groups for each, offset in certain(share_group_offsets(group)).items()}
 
+    @persistent
     async def move_share_group(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Reset a share group without members to these offsets. Locks and acknowledgements after them no longer count.
 
         Raises ``NonEmptyGroup`` if it has members, and the error of the first partition that was refused.
         """
-        by_topic: dict[str, list[PartitionToAlter]] = {}
-        for (topic, partition), offset in sorted(offsets.items()):
-            by_topic.setdefault(topic, []).append(PartitionToAlter(partition_index=partition, start_offset=offset))
-        topics = tuple(TopicToAlter(topic_name=name, partitions=tuple(parts)) for name, parts in by_topic.items())
-        message = AlterShareGroupOffsetsRequest(group_id=group_id, topics=topics)
+        moved = by_topic(
+            (partition.topic, PartitionToAlter(partition_index=partition.partition, start_offset=offset))
+            for partition, offset in sorted(offsets.items())
+        )
+        topics = tuple(TopicToAlter(topic_name=name, partitions=parts) for name, parts in moved.items())
+        answer = await self._ask_coordinator(group_id, AlterShareGroupOffsetsRequest(group_id=group_id, topics=topics))
+        check(answer.error_code, answer.error_message)
+        for topic in answer.responses:
+            for part in topic.partitions:
+                check(part.error_code, f"{topic.topic_name}-{part.partition_index}: {part.error_message}")
 
-        async def attempt() -> None:
-            answer = await self.client.ask(message, (await self._coordinator(group_id)).id)
-            check(answer.error_code, answer.error_message)
-            for topic in answer.responses:
-                for part in topic.partitions:
-                    check(part.error_code, f"{topic.topic_name}-{part.partition_index}: {part.error_message}")
-
-        await self.client.persist(attempt)
-
+    @persistent
     async def forget_share_offsets(self, group_id: str, topics: Collection[str]) -> None:
         """Make a share group without members forget topics: it reads them again as ``share.auto.offset.reset`` says."""
-        message = DeleteShareGroupOffsetsRequest(
-            group_id=group_id, topics=tuple(TopicToForget(topic_name=name) for name in sorted(topics))
-        )
+        forgotten = tuple(TopicToForget(topic_name=name) for name in sorted(topics))
+        answer = await self._ask_coordinator(group_id, DeleteShareGroupOffsetsRequest(group_id=group_id, topics=forgotten))
+        check(answer.error_code, answer.error_message)
+        for topic in answer.responses:
+            check(topic.error_code, f"{topic.topic_name}: {topic.error_message}")
 
-        async def attempt() -> None:
-            answer = await self.client.ask(message, (await self._coordinator(group_id)).id)
-            check(answer.error_code, answer.error_message)
-            for topic in answer.responses:
-                check(topic.error_code, f"{topic.topic_name}: {topic.error_message}")
-
-        await self.client.persist(attempt)
-
+    @persistent
     async def configure_group(self, group_id: str, settings: Mapping[str, str | None]) -> None:
         """Change settings of a group, which need not exist yet; ``None``: back to the brokers' default.
 
@@ -213,16 +217,14 @@ class Admin:
         )
         resource = ConfiguredResource(resource_type=GROUP, resource_name=group_id, configs=configs)
 
-        async def attempt() -> None:
-            answer = await self.client.ask(IncrementalAlterConfigsRequest(resources=(resource,)))
-            for altered in answer.responses:
-                check(altered.error_code, altered.error_message)
+        answer = await self.client.ask(IncrementalAlterConfigsRequest(resources=(resource,)))
+        for altered in answer.responses:
+            check(altered.error_code, altered.error_message)
 
-        await self.client.persist(attempt)
-
+    @persistent
     async def group_settings(self, group_id: str) -> dict[str, tuple[str | None, bool]]:
         """Return the settings of a group: each value, and whether it was set for the group itself."""
-        return await self.client.persist(lambda: self._settings(GROUP, group_id))
+        return await self._settings(GROUP, group_id)
 
     async def dead_letters(self, group_id: str) -> DeadLetterTopic | None:
         """Return where dead letters of a share group go; ``None`` if it has no topic for them, or the brokers write none.
@@ -240,55 +242,6 @@ class Admin:
             with_records=with_records == "true",
             problem=await self.client.persist(lambda: self._problem_of_letters(name)),
         )
-
-    # --- many at once ------------------------------------------------------------------------------------------------------------
-
-    async def list_many(
-        self, nodes: Collection[int] | None = None, seconds: float = SECONDS
-    ) -> dict[int, list[GroupListing] | KafkaError]:
-        """Ask brokers (``None``: all) at once for the groups that they coordinate, each within ``seconds``. See ``batches``."""
-        return await batches.list_many(self.client, nodes, seconds)
-
-    async def find_many(self, names: Collection[str], seconds: float = SECONDS) -> dict[str, int | KafkaError]:
-        """Ask who coordinates groups; a group that does not exist has a coordinator too."""
-        return await batches.find_many(self.client, names, seconds)
-
-    async def describe_many(self, groups: Iterable[GroupListing], seconds: float = SECONDS) -> dict[str, Group | KafkaError]:
-        """Ask for the members of groups: a hundred in a request, brokers at once.
-
-        A group whose broker does not answer within ``seconds`` has the error in its place. Groups of Kafka Streams are left out.
-        """
-        return await batches.describe_many(self.client, groups, seconds)
-
-    async def committed_many(
-        self, groups: Iterable[GroupListing], seconds: float = SECONDS
-    ) -> dict[str, dict[TopicPartition, OffsetAndMetadata | KafkaError] | KafkaError]:
-        """Ask in the same way for all that groups have committed. Share groups are left out.
-
-        Brokers before Kafka 3.0 are asked for one group after another, in the order given, as far as the time goes.
-        """
-        return await batches.committed_many(self.client, groups, seconds)
-
-    async def share_offsets_many(
-        self, groups: Iterable[GroupListing], seconds: float = SECONDS
-    ) -> dict[str, dict[TopicPartition, ShareOffset | KafkaError] | KafkaError]:
-        """Ask in the same way how far share groups are. Groups of other kinds are left out."""
-        return await batches.share_offsets_many(self.client, groups, seconds)
-
-    async def offsets_many(
-        self,
-        wanted: Mapping[TopicPartition, int],
-        leaders: Mapping[TopicPartition, int],
-        seconds: float = SECONDS,
-        *,
-        stable: bool = False,
-    ) -> dict[TopicPartition, OffsetAndTimestamp | KafkaError | None]:
-        """Ask each leader once for the offsets of all its partitions: at a timestamp in milliseconds, ``LATEST`` or ``EARLIEST``.
-
-        ``stable``: the end is that of committed transactions. ``None``: no record is that late. Partitions without a leader are
-        left out.
-        """
-        return await batches.offsets_many(self.client, wanted, leaders, seconds, stable=stable)
 
     # --- one attempt at each ---------------------------------------------------------------------------------------------------
 
@@ -336,60 +289,33 @@ class Admin:
     async def _list_groups_of(self, node_id: int) -> list[GroupListing]:
         return listings(await self.client.ask(ListGroupsRequest(), node_id), node_id)
 
-    async def _find(self, group_id: str) -> GroupListing | None:
-        coordinator = await self._coordinator(group_id)
-        listed = await self._list_groups_of(coordinator.id)
-        return next((listing for listing in listed if listing.group_id == group_id), None)
-
     async def _coordinator(self, group_id: str) -> Node:
         answer = await self.client.ask(FindCoordinatorRequest(coordinator_keys=(group_id,)))
-        for coordinator in answer.coordinators:
-            check(coordinator.error_code, coordinator.error_message)
-            node = Node(coordinator.node_id, coordinator.host, coordinator.port)
-            self.client.learn(node)
-            return node
-        raise MalformedResponseError(f"a FindCoordinator response leaves the group {group_id!r} out")
+        coordinator = _first(answer.coordinators, "FindCoordinator", group_id)
+        check(coordinator.error_code, coordinator.error_message)
+        node = Node(coordinator.node_id, coordinator.host, coordinator.port)
+        self.client.learn(node)
+        return node
+
+    async def _ask_coordinator(self, group_id: str, message: Request[R], *, highest_version: int = NEWEST) -> R:
+        return await self.client.ask(message, (await self._coordinator(group_id)).id, highest_version=highest_version)
 
     async def _describe(self, group_id: str) -> Group:
         coordinator = await self._coordinator(group_id)
         try:
-            return await self._describe_consumer(group_id, coordinator)
+            answer = await self.client.ask(ConsumerGroupDescribeRequest(group_ids=(group_id,)), coordinator.id)
+            return consumer_group(_first(answer.groups, "ConsumerGroupDescribe", group_id), coordinator)
         except (GroupIdNotFound, UnsupportedVersionError):  # a classic group, or a broker that has no others
-            return await self._describe_classic(group_id, coordinator)
-
-    async def _describe_consumer(self, group_id: str, coordinator: Node) -> Group:
-        answer = await self.client.ask(ConsumerGroupDescribeRequest(group_ids=(group_id,)), coordinator.id)
-        for group in answer.groups:
-            return consumer_group(group, coordinator)
-        raise MalformedResponseError(f"a ConsumerGroupDescribe response leaves the group {group_id!r} out")
-
-    async def _describe_classic(self, group_id: str, coordinator: Node) -> Group:
-        answer = await self.client.ask(DescribeGroupsRequest(groups=(group_id,)), coordinator.id)
-        for group in answer.groups:
-            return classic_group(group, coordinator)
-        raise MalformedResponseError(f"a DescribeGroups response leaves the group {group_id!r} out")
+            described = await self.client.ask(DescribeGroupsRequest(groups=(group_id,)), coordinator.id)
+            return classic_group(_first(described.groups, "DescribeGroups", group_id), coordinator)
 
     async def _describe_share(self, group_id: str) -> Group:
         coordinator = await self._coordinator(group_id)
         answer = await self.client.ask(ShareGroupDescribeRequest(group_ids=(group_id,)), coordinator.id)
-        for group in answer.groups:
-            return share_group(group, coordinator)
-        raise MalformedResponseError(f"a ShareGroupDescribe response leaves the group {group_id!r} out")
+        return share_group(_first(answer.groups, "ShareGroupDescribe", group_id), coordinator)
 
-    async def _share_offsets(self, group_id: str) -> dict[TopicPartition, ShareOffset]:
-        coordinator = await self._coordinator(group_id)
-        message = DescribeShareGroupOffsetsRequest(groups=(ShareGroupChoice(group_id=group_id),))
-        answer = await self.client.ask(message, coordinator.id)
-        found: dict[TopicPartition, ShareOffset] = {}
-        for group in answer.groups:
-            found |= certain(share_group_offsets(group))
-        return found
 
-    async def _committed(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        coordinator = await self._coordinator(group_id)
-        message = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id=group_id),))
-        answer = await self.client.ask(message, coordinator.id, highest_version=BY_NAME)
-        found: dict[TopicPartition, OffsetAndMetadata] = {}
-        for group in answer.groups:
-            found |= certain(committed_offsets(group))
-        return found
+def _first(named: Iterable[T], api: str, group_id: str) -> T:
+    for each in named:
+        return each
+    raise MalformedResponseError(f"a {api} response leaves the group {group_id!r} out")

@@ -38,6 +38,7 @@ from ...wire.messages.admin import (
     ShareGroupChoice,
     ShareGroupDescribeRequest,
 )
+from ...wire.messages.base import NEWEST
 from .answers import (
     BY_NAME,
     Group,
@@ -62,7 +63,6 @@ AT_ONCE: Final = 100
 """Groups in one request. A description of 100 groups with a hundred members each is about a megabyte."""
 LATEST, EARLIEST = -1, -2
 """The end and the start of a log, in place of a timestamp."""
-_ANY: Final = 0x7FFF
 _OFFSETS: Final = ("", "classic", "consumer", "streams")
 """Kinds of groups that commit offsets; an empty one: the broker is too old to tell."""
 
@@ -76,7 +76,7 @@ class _Batch(Generic[K, V]):
     message: Request[Any]
     about: tuple[K, ...]
     read: Callable[[Any], Iterable[tuple[K, V | KafkaError]]]
-    highest: int = _ANY
+    highest: int = NEWEST
     """Highest version of the request that does."""
     apart: "tuple[_Batch[K, V], ...]" = ()
     """What is asked instead if the broker is too old for this."""
@@ -222,23 +222,10 @@ def _times_question(wanted: Mapping[TopicPartition, int], stable: bool) -> _Batc
 # --- how they are asked --------------------------------------------------------------------------------------------------------
 
 
-def _describe_consumer(keys: tuple[str, ...]) -> Request[Any]:
-    return ConsumerGroupDescribeRequest(group_ids=keys)
-
-
-def _describe_classic(keys: tuple[str, ...]) -> Request[Any]:
-    return DescribeGroupsRequest(groups=keys)
-
-
-def _describe_share(keys: tuple[str, ...]) -> Request[Any]:
-    return ShareGroupDescribeRequest(group_ids=keys)
-
-
 _DESCRIBING: Final[Mapping[str, tuple[Callable[[tuple[str, ...]], Request[Any]], Callable[..., Group]]]] = {
-    "consumer": (_describe_consumer, consumer_group),
-    "classic": (_describe_classic, classic_group),
-    "": (_describe_classic, classic_group),
-    "share": (_describe_share, share_group),
+    "consumer": (lambda keys: ConsumerGroupDescribeRequest(group_ids=keys), consumer_group),
+    **dict.fromkeys(("classic", ""), (lambda keys: DescribeGroupsRequest(groups=keys), classic_group)),
+    "share": (lambda keys: ShareGroupDescribeRequest(group_ids=keys), share_group),
 }
 """Kind of a group -> the request that describes such groups, and what reads one of them in the answer."""
 

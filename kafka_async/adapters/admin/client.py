@@ -7,7 +7,7 @@ import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from math import inf
-from typing import Final, Self, TypeVar
+from typing import Self, TypeVar
 
 import anyio
 from attrs import define, field
@@ -32,11 +32,10 @@ from ...network.waiting import LoopSignal, running_loop
 from ...trace import Fault, Listener, LoggingListener
 from ...wire import MetadataRequest, MetadataResponse, Request, Response
 from ...wire.messages import MetadataRequestTopic
+from ...wire.messages.base import NEWEST
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Response)
-
-_ANY: Final = 0x7FFF
 
 
 @define(eq=False)
@@ -126,7 +125,7 @@ class Client:
             await anyio.sleep(pause)
 
     async def ask(
-        self, message: Request[R], node_id: int | None = None, *, highest_version: int = _ANY, fail_fast: bool = False
+        self, message: Request[R], node_id: int | None = None, *, highest_version: int = NEWEST, fail_fast: bool = False
     ) -> R:
         """Send one request to a broker (``None``: any) and return its answer. Raises what the network reports.
 

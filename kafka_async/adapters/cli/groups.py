@@ -13,7 +13,7 @@ from ...config import ConsumerConfig
 from ...config.spelling import did_you_mean
 from ...errors import GroupIdNotFound, IllegalStateError, KafkaError
 from ...model import OffsetAndMetadata, TopicPartition
-from ..admin import LETTERS_TO, Admin, Client, DeadLetterTopic, DescribedMember, Group, GroupListing, ShareOffset, certain
+from ..admin import LETTERS_TO, Admin, Client, DeadLetterTopic, DescribedMember, Group, GroupListing, ShareOffset, batches, certain
 from .consumer_options import Brokers, CommandConfig, Settings, admin_options
 from .done_maps import Committed, read_maps
 from .formats import json_row
@@ -158,7 +158,8 @@ async def _lags(admin: Admin, shown: Collection[GroupListing], options: Mapping[
     offsets = [group for group in shown if group.kind in ("", "classic", "consumer")]
 
     async def attempt() -> tuple[dict[str, Any], dict[str, Any]]:
-        return certain(await admin.share_offsets_many(shown, seconds)), certain(await admin.committed_many(offsets, seconds))
+        shares = certain(await batches.share_offsets_many(admin.client, shown, seconds))
+        return shares, certain(await batches.committed_many(admin.client, offsets, seconds))
 
     shares, found = await admin.client.persist(attempt)
     committed = {name: certain(outcomes) for name, outcomes in found.items()}

@@ -13,7 +13,7 @@ from attrs import define, field
 from ...errors import BrokerResponseError, IllegalStateError, KafkaError
 from ...model import Node, OffsetAndTimestamp, TopicPartition
 from ...wire import MetadataResponse
-from ..admin import EARLIEST, LATEST, Admin, Group, GroupListing
+from ..admin import EARLIEST, LATEST, Admin, Group, GroupListing, batches
 from .book import SLOW, Book, Findings, Layout, Offsets
 from .views import Snapshot
 
@@ -139,16 +139,16 @@ class Survey:
 
         async def ask(node: int) -> None:
             until = self._now() + self.seconds
-            listed.update(await self.admin.list_many([node], self.seconds))
+            listed.update(await batches.list_many(self.admin.client, [node], self.seconds))
             found = listed[node]
             if isinstance(found, KafkaError):
                 return
             if self.names:
                 found = listed[node] = [listing for listing in found if listing.group_id in self.names]
             due = self.book.due(found)
-            groups.update(await self.admin.describe_many(due, until - self._now()))
-            offsets.update(await self.admin.committed_many(due, until - self._now()))
-            offsets.update(await self.admin.share_offsets_many(due, until - self._now()))
+            groups.update(await batches.describe_many(self.admin.client, due, until - self._now()))
+            offsets.update(await batches.committed_many(self.admin.client, due, until - self._now()))
+            offsets.update(await batches.share_offsets_many(self.admin.client, due, until - self._now()))
 
         async with anyio.create_task_group() as tasks:
             for node in await self._coordinators():
@@ -160,7 +160,7 @@ class Survey:
         """Return the brokers to ask: those of the groups that are wanted, or all."""
         if not self.names:
             return self.admin.client.nodes
-        found = await self.admin.find_many(self.names, self.seconds)
+        found = await batches.find_many(self.admin.client, self.names, self.seconds)
         known = {node for node in found.values() if not isinstance(node, KafkaError)}
         return known if len(known) and not any(isinstance(node, KafkaError) for node in found.values()) else self.admin.client.nodes
 
@@ -169,7 +169,7 @@ class Survey:
     ) -> dict[TopicPartition, int | KafkaError]:
         """Ask the leaders. One that did not list its groups is not waited for again."""
         leaders = {part: node for part, node in self._layout.leaders.items() if part in partitions and node not in self._silent}
-        found = await self.admin.offsets_many(dict.fromkeys(leaders, what), leaders, self.seconds, stable=stable)
+        found = await batches.offsets_many(self.admin.client, dict.fromkeys(leaders, what), leaders, self.seconds, stable=stable)
         return {
             part: outcome.offset if isinstance(outcome, OffsetAndTimestamp) else outcome
             for part, outcome in found.items()
@@ -185,7 +185,7 @@ class Survey:
             asked = {part: search.timestamp() for part, search in open_.items()}
             leaders = self._layout.leaders
             heard = {part: leaders[part] for part in asked if part in leaders and leaders[part] not in self._silent}
-            answers = await self.admin.offsets_many(asked, heard, self.seconds)
+            answers = await batches.offsets_many(self.admin.client, asked, heard, self.seconds)
             for part, timestamp in asked.items():
                 answer = answers.get(part, IllegalStateError("not asked"))
                 if isinstance(answer, KafkaError):

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from kafka_async import OffsetAndMetadata, TopicPartition
-from kafka_async.adapters.admin import EARLIEST, LATEST, Admin, Client, GroupListing, ShareOffset
+from kafka_async.adapters.admin import EARLIEST, LATEST, Admin, Client, GroupListing, ShareOffset, batches
 from kafka_async.config import ConsumerConfig
 from kafka_async.errors import (
     GroupAuthorizationFailedError,
@@ -51,7 +51,7 @@ def with_groups(count: int, size: int = 3, **options: Any) -> FakeCluster:
 
 
 async def listed(admin: Admin) -> list[GroupListing]:
-    found = await admin.list_many()
+    found = await batches.list_many(admin.client)
     return [group for groups in found.values() if not isinstance(groups, Exception) for group in groups]
 
 
@@ -62,8 +62,8 @@ async def test_five_thousand_groups_take_a_request_for_each_hundred_of_a_broker(
     async with asking(cluster) as admin:
         since = anyio.current_time()
         groups = await listed(admin)
-        described = await admin.describe_many(groups)
-        committed = await admin.committed_many(groups)
+        described = await batches.describe_many(admin.client, groups)
+        committed = await batches.committed_many(admin.client, groups)
         asked = cluster.asked(since=since)
 
     assert len(groups) == len(described) == len(committed) == 5000
@@ -80,7 +80,7 @@ async def test_a_broker_has_one_request_on_its_way_at_a_time_and_brokers_are_ask
     async with asking(cluster) as admin:
         groups = await listed(admin)
         since = anyio.current_time()
-        await admin.committed_many(groups, 60)
+        await batches.committed_many(admin.client, groups, 60)
         took = anyio.current_time() - since
         asked = cluster.asked(Api.OFFSET_FETCH, since=since)
 
@@ -99,7 +99,7 @@ async def test_a_silent_broker_costs_its_own_groups_alone_and_the_deadline_once(
         groups = await listed(admin)
         cluster.control(Api.OFFSET_FETCH, lambda *_: HANG, keep=True, node=1)
         since = anyio.current_time()
-        found = await admin.committed_many(groups, 5)
+        found = await batches.committed_many(admin.client, groups, 5)
         took = anyio.current_time() - since
         asked = cluster.asked(Api.OFFSET_FETCH, since=since)
 
@@ -117,7 +117,7 @@ async def test_a_broker_that_is_down_is_tried_once() -> None:
     async with asking(cluster) as admin:
         groups = await listed(admin)
         cluster.stop(2)
-        found = await admin.describe_many(groups, 5)
+        found = await batches.describe_many(admin.client, groups, 5)
 
     lost = {name for name, outcome in found.items() if isinstance(outcome, KafkaConnectionError | KafkaTimeoutError)}
     assert lost == {group.group_id for group in groups if group.coordinator == 2}
@@ -132,7 +132,7 @@ async def test_a_group_that_is_denied_is_an_error_in_its_place() -> None:
     async with asking(cluster) as admin:
         groups = await listed(admin)
         cluster.control(Api.OFFSET_FETCH, cluster.answering(denied))
-        found = await admin.committed_many(groups)
+        found = await batches.committed_many(admin.client, groups)
 
     assert isinstance(found["g00000"], GroupAuthorizationFailedError)
     assert isinstance(found["g00001"], MalformedResponseError)
@@ -145,7 +145,7 @@ async def test_a_list_that_is_refused_is_an_error_of_its_broker() -> None:
 
     async with asking(cluster) as admin:
         cluster.control(Api.LIST_GROUPS, lambda *_: DENIED, node=1)
-        found = await admin.list_many()
+        found = await batches.list_many(admin.client)
 
     assert isinstance(found[1], GroupAuthorizationFailedError)
     for node in (0, 2):
@@ -161,8 +161,8 @@ async def test_a_group_that_has_moved_is_an_error_until_it_is_listed_again() -> 
     async with asking(cluster) as admin:
         groups = await listed(admin)
         cluster.groups.moved["g00000"] = 1
-        first = await admin.committed_many(groups)
-        second = await admin.committed_many(await listed(admin))
+        first = await batches.committed_many(admin.client, groups)
+        second = await batches.committed_many(admin.client, await listed(admin))
 
     assert isinstance(first["g00000"], NotCoordinatorError)
     assert second == {"g00000": {T0: OffsetAndMetadata(0)}, "g00001": {T0: OffsetAndMetadata(1)}}
@@ -175,7 +175,7 @@ async def test_brokers_before_3_0_are_asked_for_one_group_after_another_as_far_a
     async with asking(cluster) as admin:
         groups = await listed(admin)
         since = anyio.current_time()
-        found = await admin.committed_many(groups, 5)
+        found = await batches.committed_many(admin.client, groups, 5)
         asked = cluster.asked(Api.OFFSET_FETCH, since=since)
 
     known = [name for name, outcome in found.items() if isinstance(outcome, dict)]
@@ -192,9 +192,9 @@ async def test_each_kind_of_group_is_asked_about_in_its_own_way() -> None:
     groups = [GroupListing(group_id=name, kind=kind, protocol=kind, state="Stable", coordinator=0) for name, kind in kinds.items()]
 
     async with asking(cluster) as admin:
-        described = await admin.describe_many(groups)
-        committed = await admin.committed_many(groups)
-        shared = await admin.share_offsets_many(groups)
+        described = await batches.describe_many(admin.client, groups)
+        committed = await batches.committed_many(admin.client, groups)
+        shared = await batches.share_offsets_many(admin.client, groups)
 
     assert described.keys() == {"a", "b", "c"}
     assert {type(outcome) for outcome in described.values()} == {GroupIdNotFound}
@@ -213,7 +213,7 @@ async def test_a_kind_that_a_broker_does_not_know_costs_the_other_kinds_nothing(
     share = GroupListing(group_id="s", kind="share", protocol="share", state="Stable", coordinator=0)
 
     async with asking(cluster) as admin:
-        found = await admin.describe_many([share, *await listed(admin)])
+        found = await batches.describe_many(admin.client, [share, *await listed(admin)])
 
     assert isinstance(found["s"], UnsupportedVersionError)
     assert not isinstance(found["g00000"], Exception)
@@ -228,7 +228,7 @@ async def test_the_progress_of_a_share_group_is_unknown_and_not_zero_before_it_h
 
     async with asking(cluster) as admin:
         await admin.move_share_group("s", {T0: 1})
-        found = await admin.share_offsets_many([listing])
+        found = await batches.share_offsets_many(admin.client, [listing])
 
     assert found == {"s": {T0: ShareOffset(1, 2)}}
 
@@ -238,7 +238,7 @@ async def test_coordinators_of_many_groups_are_found_in_one_request() -> None:
     cluster = with_groups(150)
 
     async with asking(cluster) as admin:
-        found = await admin.find_many([f"g{number:05}" for number in range(150)])
+        found = await batches.find_many(admin.client, [f"g{number:05}" for number in range(150)])
         assert len(cluster.asked(Api.FIND_COORDINATOR)) == 2
 
     assert found == {f"g{number:05}": number % 3 for number in range(150)}
@@ -249,7 +249,7 @@ async def test_brokers_before_3_0_find_coordinators_one_by_one() -> None:
     cluster = with_groups(3, max_versions=KAFKA_2_8)
 
     async with asking(cluster) as admin:
-        assert await admin.find_many(["g00000", "g00001", "g00002"]) == {"g00000": 0, "g00001": 1, "g00002": 2}
+        assert await batches.find_many(admin.client, ["g00000", "g00001", "g00002"]) == {"g00000": 0, "g00001": 1, "g00002": 2}
 
 
 # --- offsets in the logs -------------------------------------------------------------------------------------------------------
@@ -264,8 +264,8 @@ async def test_each_leader_is_asked_once_for_all_its_partitions() -> None:
     leaders = {part: part.partition % 3 for part in parts}
 
     async with asking(cluster) as admin:
-        found = await admin.offsets_many(dict.fromkeys(parts, LATEST), leaders)
-        starts = await admin.offsets_many(dict.fromkeys(parts, EARLIEST), leaders)
+        found = await batches.offsets_many(admin.client, dict.fromkeys(parts, LATEST), leaders)
+        starts = await batches.offsets_many(admin.client, dict.fromkeys(parts, EARLIEST), leaders)
 
     assert {part: outcome.offset for part, outcome in found.items() if isinstance(outcome, OffsetAndTimestamp)} == {
         part: part.partition + 1 for part in parts
@@ -281,7 +281,7 @@ async def test_a_time_after_the_last_record_has_no_offset_and_a_wrong_leader_is_
     cluster.produce(one, "x")
 
     async with asking(cluster) as admin:
-        found = await admin.offsets_many({one: 2**62, other: LATEST}, {one: 0, other: 0})
+        found = await batches.offsets_many(admin.client, {one: 2**62, other: LATEST}, {one: 0, other: 0})
 
     assert found[one] is None
     assert isinstance(found[other], NotLeaderForPartitionError)
