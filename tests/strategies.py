@@ -1,20 +1,22 @@
 """Hypothesis strategies for record batches, on top of the encoder of the test kit, whose names can be imported from here too."""
 
+import struct
+import zlib
 from collections.abc import Sequence
 
+from attrs import evolve, frozen
 from hypothesis import strategies as st
 
-from kafka_async.testing.batches import APPEND_TIME as APPEND_TIME
 from kafka_async.testing.batches import CODECS as CODECS
 from kafka_async.testing.batches import CONTROL as CONTROL
 from kafka_async.testing.batches import GZIP as GZIP
+from kafka_async.testing.batches import LOG_APPEND_TIME as LOG_APPEND_TIME
 from kafka_async.testing.batches import LZ4 as LZ4
 from kafka_async.testing.batches import NONE as NONE
 from kafka_async.testing.batches import SNAPPY as SNAPPY
 from kafka_async.testing.batches import TRANSACTIONAL as TRANSACTIONAL
 from kafka_async.testing.batches import ZSTD as ZSTD
 from kafka_async.testing.batches import BatchSpec as BatchSpec
-from kafka_async.testing.batches import MessageSpec as MessageSpec
 from kafka_async.testing.batches import RecordSpec as RecordSpec
 from kafka_async.testing.batches import compress as compress
 from kafka_async.testing.batches import encode_batch as encode_batch
@@ -22,11 +24,57 @@ from kafka_async.testing.batches import encode_compressed as encode_compressed
 from kafka_async.testing.batches import encode_record as encode_record
 from kafka_async.testing.batches import framed as framed
 from kafka_async.testing.batches import marker as marker
-from kafka_async.testing.batches import plain_batches as plain_batches
 from kafka_async.testing.batches import sized as sized
 from kafka_async.testing.batches import varint as varint
-from kafka_async.testing.batches import wrap as wrap
 from kafka_async.testing.batches import xerial as xerial
+
+APPEND_TIME = LOG_APPEND_TIME
+
+
+@frozen(kw_only=True)
+class MessageSpec:
+    """A message of format 0 or 1. With ``inner`` it wraps those messages, compressed by ``codec``, and its value is ignored."""
+
+    magic: int = 1
+    offset: int = 0
+    timestamp: int = 1_700_000_000_000
+    attributes: int = 0
+    key: bytes | None = None
+    value: bytes | None = b"value"
+    codec: int = NONE
+    inner: tuple["MessageSpec", ...] = ()
+
+    def encode(self) -> bytes:
+        """Return the message. In format 1 the offsets of ``inner`` are written as they are: the caller makes them relative."""
+        value = self.value
+        if self.inner:
+            value = compress(self.codec, b"".join(message.encode() for message in self.inner))
+        body = struct.pack(">bb", self.magic, self.attributes | self.codec)
+        if self.magic:
+            body += struct.pack(">q", self.timestamp)
+        body += _sized32(self.key) + _sized32(value)
+        return struct.pack(">qiI", self.offset, len(body) + 4, zlib.crc32(body)) + body
+
+
+def _sized32(data: bytes | None) -> bytes:
+    return struct.pack(">i", -1) if data is None else struct.pack(">i", len(data)) + data
+
+
+def wrap(messages: tuple[MessageSpec, ...], codec: int, attributes: int = 0) -> MessageSpec:
+    """Return the message that holds ``messages`` compressed, with relative offsets inside in format 1 (KIP-31)."""
+    magic, last = messages[0].magic, messages[-1]
+    first = messages[0].offset if magic else 0
+    inner = tuple(evolve(message, offset=message.offset - first) for message in messages)
+    return MessageSpec(
+        magic=magic, offset=last.offset, timestamp=last.timestamp, codec=codec, inner=inner, value=None, attributes=attributes
+    )
+
+
+def plain_batches(batches: int, records: int, value_size: int, key: bytes | None = b"12345678", codec: int = NONE) -> bytes:
+    """Return consecutive batches of equal records, from offset 0 on."""
+    specs = tuple(RecordSpec(delta=i, timestamp_delta=i, key=key, value=b"v" * value_size) for i in range(records))
+    return b"".join(BatchSpec(records=specs, base_offset=n * records, codec=codec).encode() for n in range(batches))
+
 
 _TEXT = st.one_of(st.none(), st.binary(max_size=20), st.binary(min_size=60, max_size=140))
 _HEADERS = st.lists(st.tuples(st.binary(max_size=8), st.one_of(st.none(), st.binary(max_size=8))), max_size=3).map(tuple)

@@ -113,8 +113,6 @@ _KNOWN: Final = frozenset((*_USE_INSTEAD, "PlainLoginModule", "ScramLoginModule"
 _CREDENTIALS: Final = "sasl_oauthbearer_client_credentials_client_"
 _OAUTH: Final = {"clientId": f"{_CREDENTIALS}id", "clientSecret": f"{_CREDENTIALS}secret", "scope": "sasl_oauthbearer_scope"}
 _EXTENSION: Final = "extension_"
-LOGIN_SECRETS: Final = ("sasl_plain_password", _OAUTH["clientSecret"])
-"""Our options for what is secret in ``sasl.jaas.config``."""
 
 
 @frozen(kw_only=True)

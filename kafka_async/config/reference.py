@@ -7,22 +7,10 @@
 
 import re
 from collections.abc import Iterator
-from enum import Enum
 from typing import Final
 
-from attrs import fields_dict
-
-from .checks import Check
-from .consumer_config import ConsumerConfig, nearest_option
+from .consumer_config import nearest_option
 from .docstrings import Option, options_by_name
-
-_UNITS: Final = {"_ms": "milliseconds", "_bytes": "bytes", "_seconds": "seconds", "_records": "records"}
-_CONVERTED: Final = {
-    "bootstrap_servers": "``'host:port'``, several with commas between them, or a list of strings; ports from 1 to 65535",
-    "partition_assignment_strategy": "names of assignors, or assignors; at least one, none twice",
-    "interceptors": "a sequence of objects with ``on_consume()`` and ``on_commit()``, or None",
-}
-"""What is allowed for options that are not checked by a ``Check``."""
 
 _TITLE: Final = """\
 # Options of a consumer
@@ -85,27 +73,6 @@ def _entry(option: Option) -> str:
     prose, _, facts = option.text.rpartition("\n\n")
     rows = "\n".join(f"- {line}" for line in (f"Type: ``{option.type}``.", *facts.splitlines()))
     return f"### {option.name}\n\n{prose}\n\n{rows}\n".replace("``", "`")
-
-
-# --- what the docstrings must say, taken from the class that checks the values -----------------------------------------------
-
-
-def default_text(name: str) -> str:
-    """Return the default of an option as its docstring has it."""
-    default = fields_dict(ConsumerConfig)[name].default
-    if isinstance(default, Enum):
-        default = default.name.lower()
-    return f"``{default!r}``" if not isinstance(default, tuple) else f"``{list(default)!r}``"
-
-
-def range_text(name: str) -> str:
-    """Return what is allowed for an option, as its docstring has it."""
-    validator = fields_dict(ConsumerConfig)[name].validator
-    if not isinstance(validator, Check):
-        return _CONVERTED[name]
-    unit = next((unit for suffix, unit in _UNITS.items() if name.endswith(suffix)), None)
-    counted = validator.expected.startswith("an integer")
-    return f"{validator.expected}, in {unit}" if unit is not None and counted else validator.expected
 
 
 if __name__ == "__main__":

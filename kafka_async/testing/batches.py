@@ -7,16 +7,14 @@ broker would.
 
 import gzip
 import struct
-import zlib
 
 import cramjam
-from attrs import evolve, frozen
+from attrs import frozen
 from crc32c import crc32c
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 CODECS = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 
-APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 LOG_APPEND_TIME = 0x08
@@ -60,31 +58,6 @@ class BatchSpec:
     def encode(self) -> bytes:
         """Return the batch as a broker would send it."""
         return encode_batch(self, b"".join(map(encode_record, self.records)))
-
-
-@frozen(kw_only=True)
-class MessageSpec:
-    """A message of format 0 or 1. With ``inner`` it wraps those messages, compressed by ``codec``, and its value is ignored."""
-
-    magic: int = 1
-    offset: int = 0
-    timestamp: int = 1_700_000_000_000
-    attributes: int = 0
-    key: bytes | None = None
-    value: bytes | None = b"value"
-    codec: int = NONE
-    inner: tuple["MessageSpec", ...] = ()
-
-    def encode(self) -> bytes:
-        """Return the message. In format 1 the offsets of ``inner`` are written as they are: the caller makes them relative."""
-        value = self.value
-        if self.inner:
-            value = compress(self.codec, b"".join(message.encode() for message in self.inner))
-        body = struct.pack(">bb", self.magic, self.attributes | self.codec)
-        if self.magic:
-            body += struct.pack(">q", self.timestamp)
-        body += _sized32(self.key) + _sized32(value)
-        return struct.pack(">qiI", self.offset, len(body) + 4, zlib.crc32(body)) + body
 
 
 def varint(value: int) -> bytes:
@@ -184,26 +157,6 @@ def xerial(data: bytes, chunk: int = 32 << 10) -> bytes:
     """Return the bytes in snappy-java's framing."""
     chunks = [bytes(cramjam.snappy.compress_raw(data[place : place + chunk])) for place in range(0, len(data), chunk)]
     return b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1) + b"".join(struct.pack(">i", len(c)) + c for c in chunks)
-
-
-def plain_batches(batches: int, records: int, value_size: int, key: bytes | None = b"12345678", codec: int = NONE) -> bytes:
-    """Return consecutive batches of equal records, from offset 0 on."""
-    specs = tuple(RecordSpec(delta=i, timestamp_delta=i, key=key, value=b"v" * value_size) for i in range(records))
-    return b"".join(BatchSpec(records=specs, base_offset=n * records, codec=codec).encode() for n in range(batches))
-
-
-def _sized32(data: bytes | None) -> bytes:
-    return struct.pack(">i", -1) if data is None else struct.pack(">i", len(data)) + data
-
-
-def wrap(messages: tuple[MessageSpec, ...], codec: int, attributes: int = 0) -> MessageSpec:
-    """Return the message that holds ``messages`` compressed, with relative offsets inside in format 1 (KIP-31)."""
-    magic, last = messages[0].magic, messages[-1]
-    first = messages[0].offset if magic else 0
-    inner = tuple(evolve(message, offset=message.offset - first) for message in messages)
-    return MessageSpec(
-        magic=magic, offset=last.offset, timestamp=last.timestamp, codec=codec, inner=inner, value=None, attributes=attributes
-    )
 
 
 # --- what producers send --------------------------------------------------------------------------------------------------------

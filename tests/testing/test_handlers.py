@@ -8,7 +8,6 @@ import anyio
 import pytest
 
 from kafka_async import TopicPartition
-from kafka_async.testing.batches import plain_batches
 from kafka_async.testing.simulation import HANG, KAFKA_2_1, KAFKA_2_8, KAFKA_3_9, KAFKA_4_3, Drop, FakeBroker, FakeCluster
 from kafka_async.testing.simulation.handlers import HANDLERS
 from kafka_async.testing.simulation.waking import finished
@@ -88,6 +87,7 @@ from kafka_async.wire.messages.produce import (
     TxnOffsetCommitRequest,
 )
 from tests.application.support import virtual
+from tests.strategies import plain_batches
 
 
 def requests(cluster: FakeCluster) -> dict[Api, Request[Any]]:

@@ -52,11 +52,6 @@ class TableLayout:
         return pa.schema(fields)
 
     @property
-    def filters(self) -> bool:
-        """Whether records may be left out."""
-        return self.oldest is not None or self.newest is not None or self.drops_bad
-
-    @property
     def wanted(self) -> frozenset[str]:
         """The columns of records that ``build`` needs."""
         decoded = self.decoder.needs if self.decoder is not None else frozenset()
