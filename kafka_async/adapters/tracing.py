@@ -197,8 +197,7 @@ class Tracing:
 
         # A batch fails record by record, so its span cannot wait for all of them.
         reacts = callable(on_failure) and batch is None
-        wrap = _around_async if is_async(handler) else _around_plain
-        return wrap(handler, begin, again if reacts else None), _after(on_failure, begin) if reacts else on_failure
+        return _around(handler, begin, again if reacts else None), _after(on_failure, begin) if reacts else on_failure
 
     def _begin(self, first: Any, records: Sequence[Any], attempt: int, *, batch: bool, about: Attributes) -> _Attempt:
         source, links = self._sources(records, batch=batch)
@@ -257,24 +256,7 @@ def _enter(attempt: _Attempt, place: _Place) -> None:
     attach(attempt.context)
 
 
-def _around_async(handler: Callable[..., Any], begin: Begin, again: Again | None) -> Callable[..., Any]:
-    with_context = takes_context(handler)
-
-    async def traced(argument: Any, context: ProcessingContext) -> Any:
-        attempt = begin(argument, context.attempt)
-        try:
-            result = await (handler(argument, context) if with_context else handler(argument))
-            check_return(result)
-        except BaseException as error:
-            _failed(attempt, error, again, context)
-            raise
-        attempt.end()
-        return result
-
-    return traced
-
-
-def _around_plain(handler: Callable[..., Any], begin: Begin, again: Again | None) -> Callable[..., Any]:
+def _around(handler: Callable[..., Any], begin: Begin, again: Again | None) -> Callable[..., Any]:
     with_context = takes_context(handler)
 
     async def rest(attempt: _Attempt, result: Any, context: ProcessingContext) -> Any:
@@ -291,7 +273,7 @@ def _around_plain(handler: Callable[..., Any], begin: Begin, again: Again | None
         attempt = begin(argument, context.attempt)
         try:
             result = handler(argument, context) if with_context else handler(argument)
-            if isawaitable(result):  # of a lambda around an async function: the event loop awaits it
+            if isawaitable(result):  # perhaps of a lambda around an async function: the event loop awaits it
                 return rest(attempt, result, context)
             check_return(result)
         except BaseException as error:
@@ -300,7 +282,10 @@ def _around_plain(handler: Callable[..., Any], begin: Begin, again: Again | None
         attempt.end()
         return result
 
-    return traced
+    async def awaited(argument: Any, context: ProcessingContext) -> Any:
+        return await traced(argument, context)
+
+    return awaited if is_async(handler) else traced
 
 
 def _failed(attempt: _Attempt, error: BaseException, again: Again | None, context: ProcessingContext) -> None:
@@ -331,13 +316,6 @@ def _after(on_failure: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
         attempt.error = error
         return attempt
 
-    async def after(record: Any, error: BaseException, attempts: int) -> Any:
-        attempt = attempt_of(record, error, attempts)
-        try:
-            return await on_failure(record, error, attempts)
-        finally:
-            attempt.end(attempt.error)
-
     async def rest(attempt: _Attempt, result: Any) -> Any:
         try:
             return await result
@@ -354,7 +332,10 @@ def _after(on_failure: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
                 attempt.end(attempt.error)
         return rest(attempt, result) if isawaitable(result) else result
 
-    wrapped: Callable[..., Any] = after if is_async(on_failure) else plain
+    async def awaited(record: Any, error: BaseException, attempts: int) -> Any:
+        return await plain(record, error, attempts)
+
+    wrapped: Callable[..., Any] = awaited if is_async(on_failure) else plain
     vars(wrapped)["raw_records"] = getattr(on_failure, "raw_records", False)
     return wrapped
 

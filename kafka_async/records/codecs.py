@@ -53,8 +53,9 @@ def decompress(codec: int, data: memoryview, limit: int, magic: int = 2) -> Byte
         if codec == SNAPPY:
             return _unsnappy(data, limit)
         if codec == LZ4:
-            return _unlz4(data, limit)
-        return _into(cramjam.zstd.decompress_into, data, _zstd_bound(data), limit)
+            bound = min(_bound(data, "lz4", _LZ4_MAGIC, _lz4_frame), len(data) * _LZ4_RATIO)
+            return _into(cramjam.lz4.decompress_into, data, bound, limit)
+        return _into(cramjam.zstd.decompress_into, data, _bound(data, "zstd", _ZSTD_MAGIC, _zstd_frame), limit)
     except (IndexError, zlib.error, cramjam.DecompressionError) as error:
         name = {GZIP: "gzip", SNAPPY: "snappy", LZ4: "lz4", ZSTD: "zstd"}[codec]
         raise CorruptRecordException(f"the {name} data of the batch is broken: {error}") from error
@@ -173,51 +174,33 @@ def _snappy_size(chunk: memoryview) -> int:
     return size
 
 
-def _unlz4(data: memoryview, limit: int) -> Bytes:
-    return _into(cramjam.lz4.decompress_into, data, min(_lz4_bound(data), len(data) * _LZ4_RATIO), limit)
-
-
-def _lz4_descriptor_end(data: memoryview, start: int) -> int:
-    flags = data[start + 4]
-    return start + 6 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
-
-
-def _lz4_bound(data: memoryview) -> int:
-    """Add up the largest size of every block of every frame."""
+def _bound(data: memoryview, name: str, magic: int, frame: Callable[[memoryview, int], tuple[int, int]]) -> int:
+    """Add up the largest size of every frame. ``frame``: returns that of the one whose magic ends at a place, and its end."""
     bound = place = 0
     while place < len(data):
-        magic = _little(data, place, 4)
-        if magic & ~0xF == _SKIPPABLE_MAGIC:
+        found = _little(data, place, 4)
+        if found & ~0xF == _SKIPPABLE_MAGIC:
             place += 8 + _little(data, place + 4, 4)
             continue
-        if magic != _LZ4_MAGIC:
-            raise IndexError("there is no lz4 frame where one should begin")
-        flags = data[place + 4]
-        block_size = _LZ4_BLOCK_SIZES.get(data[place + 5] >> 4 & 7, 0)
-        place = _lz4_descriptor_end(data, place) + 1
-        while size := _little(data, place, 4):
-            place += 4 + (size & 0x7FFFFFFF) + (4 if flags & 0x10 else 0)
-            bound += block_size
-        place += 4 + (4 if flags & 0x04 else 0)
-    return bound
-
-
-def _zstd_bound(data: memoryview) -> int:
-    """Add up the declared content size, or else the largest size of every block, of every frame."""
-    bound = place = 0
-    while place < len(data):
-        magic = _little(data, place, 4)
-        if magic & ~0xF == _SKIPPABLE_MAGIC:
-            place += 8 + _little(data, place + 4, 4)
-            continue
-        if magic != _ZSTD_MAGIC:
-            raise IndexError("there is no zstd frame where one should begin")
-        size, place = _zstd_frame(data, place + 4)
+        if found != magic:
+            raise IndexError(f"there is no {name} frame where one should begin")
+        size, place = frame(data, place + 4)
         bound += size
     return bound
 
 
+def _lz4_frame(data: memoryview, place: int) -> tuple[int, int]:
+    """The largest size is that of all blocks."""
+    bound, flags, block_size = 0, data[place], _LZ4_BLOCK_SIZES.get(data[place + 1] >> 4 & 7, 0)
+    place += 3 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
+    while size := _little(data, place, 4):
+        place += 4 + (size & 0x7FFFFFFF) + (4 if flags & 0x10 else 0)
+        bound += block_size
+    return bound, place + 4 + (4 if flags & 0x04 else 0)
+
+
 def _zstd_frame(data: memoryview, place: int) -> tuple[int, int]:
+    """The largest size is the one that is declared, or else that of all blocks."""
     descriptor = data[place]
     single = bool(descriptor & 0x20)
     content_field = (int(single), 2, 4, 8)[descriptor >> 6]

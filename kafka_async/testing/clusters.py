@@ -151,9 +151,7 @@ class Cluster:
             raise ValueError(f"compression={compression!r}: expected one of {', '.join(CODECS)}")
         tp = self._partition(topic, as_bytes(key), partition)
         part = self.simulated.partition(tp)
-        record = RecordSpec(
-            key=as_bytes(key), value=as_bytes(value), headers=tuple((name.encode(), text) for name, text in headers)
-        )
+        record = made_record(key, value, headers)
         stamp = part.log.next_timestamp(self.simulated.clock.date()) if timestamp is None else timestamp
         spec = BatchSpec(
             records=(record,),

@@ -487,7 +487,7 @@ class WayBack:
                 self.done.add((record.partition, record.offset))
             else:
                 self._failed(record, str(error) or type(error).__name__)
-        await self._commit()
+        await self.memory.commit(self.plan.box.commits(self.done))
         return sum(error is None for error in results)
 
     def _failed(self, record: Record, why: str) -> None:
@@ -524,9 +524,6 @@ class WayBack:
             if record.offset == letter.source_offset and same:
                 return record
         return None
-
-    async def _commit(self) -> None:
-        await self.memory.commit(self.plan.box.commits(self.done))
 
 
 @app.command()

@@ -2,15 +2,10 @@
 
 A value does not decide how much is allocated: ``avro_schema`` refuses arrays whose elements take no bytes.
 
-Without a registry a value is the bytes of one record in ``value.schema``. With one the id of the writer's schema is looked for
-first in the header ``__value_schema_id`` (Confluent Platform 8: a one and the sixteen bytes of a schema's GUID, or a zero byte and
-the number in four; the value is then the bare record), and else in front of the value: a zero byte, the number in four bytes, the
-record. The columns are then those of ``value.schema`` if that is given too,
-else those of the registry's newest schema of the subject at the time the read is planned; each record is resolved from its
-writer's schema to that one. A value is bad if it is cut off, if bytes are left over, if it cannot be resolved, and if
-the registry says that there is no such id. A registry that does not answer is an error, never a bad value; so is a topic of which
-the first values that a process reads, ``FEW`` or more, have no id that the registry knows: it was written without a registry, or by
-another one. The number in front may be the first bytes of a bare record, since those can begin with a zero byte, too.
+Without a registry a value is the bytes of one record in ``value.schema``. With one (``framed.py``) the columns are those of
+``value.schema`` if that is given too, else those of the registry's newest schema of the subject at the time the read is planned;
+each record is resolved from its writer's schema to that one. A value is bad if it is cut off, if bytes are left over, if it cannot
+be resolved, and if the registry says that there is no such id.
 
 Batches are read by the compiled reader where it can (``avro_bulk``), and else value by value, with fastavro: seven times the time.
 Numbers stand for dates and times until Arrow has them: no object is made for one. Sources: the Avro 1.12 specification;
@@ -21,7 +16,7 @@ import contextlib
 import functools
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 import pyarrow as pa
@@ -204,14 +199,7 @@ class _Reader:
         name = None if self._decoder.registry is None else in_front(data) if header is None else in_header(header)
         writer = self.schema if name is None else self.writers(name)
         reader = None if writer is self.schema else self.schema.parsed
-        try:
-            record: Any = writer.read(data, writer.parsed, reader)
-        except EOFError:
-            raise BadValueError("it is cut off") from None
-        except Exception as error:  # fastavro has no base class of its own; wrong bytes raise whatever they meet
-            raise BadValueError(f"it is not a record of the schema ({type(error).__name__})") from None
-        if left := len(value) - data.tell():
-            raise BadValueError(f"{left} bytes are left over")
+        record = _decoded(writer, data, len(value), reader, "a record of the schema")
         return cast(Mapping[str, Any], record)  # the schema is a record's
 
     def writer(self, name: str | int | bytes | None) -> "_Schema":
@@ -280,12 +268,29 @@ class _Schema:
     read: Callable[[io.BytesIO, Any, Any], Any]
 
 
-def _parse(schema: Any, where: str) -> _Schema:
+def _decoded(schema: _Schema, data: io.BytesIO, size: int, reader: Any, what: str) -> Any:
     try:
-        parsed = fastavro.parse_schema(schema)
+        value = schema.read(data, schema.parsed, reader)
+    except EOFError:
+        raise BadValueError("it is cut off") from None
+    except Exception as error:  # fastavro has no base class of its own; wrong bytes raise whatever they meet
+        raise BadValueError(f"it is not {what} ({type(error).__name__})") from None
+    if left := size - data.tell():
+        raise BadValueError(f"{left} bytes are left over")
+    return value
+
+
+def _parse(schema: Any, where: str, references: Iterable[Any] = (), whole: Any = None) -> _Schema:
+    """``whole``: the schema with what it refers to in place."""
+    named: dict[str, Any] = {}
+    try:
+        for each in references:
+            fastavro.parse_schema(each, named_schemas=named)
+        parsed = fastavro.parse_schema(schema, named_schemas=named)
         # Of a type that holds itself, values say how deep they go. The compiled reader follows until the process breaks down, at
         # some 20,000 levels; the one in Python until RecursionError.
-        return _Schema(schema, parsed, read_in_python if _holds_itself(schema) else fastavro.schemaless_reader)
+        deep = _holds_itself(schema if whole is None else whole)
+        return _Schema(schema, parsed, read_in_python if deep else fastavro.schemaless_reader)
     except (SchemaParseException, UnknownType, TypeError, KeyError, AttributeError) as error:
         raise KafkaConfigurationError(f"{where} is not an Avro schema: {type(error).__name__}: {error}") from None
 
@@ -309,30 +314,13 @@ def record_reader(registry: Registry) -> Callable[[bytes, bytes | None], Any]:
     @functools.lru_cache(maxsize=1000)
     def schema_of(name: int | str) -> _Schema:
         found, where = registry.schema(name), f"schema {name}"
-        plain(found, where)  # refuses what would allocate without end
-        named: dict[str, Any] = {}
-        try:
-            for each in found.references:
-                fastavro.parse_schema(each, named_schemas=named)
-            parsed = fastavro.parse_schema(found.schema, named_schemas=named)
-        except (SchemaParseException, UnknownType, TypeError, KeyError, AttributeError) as error:
-            raise KafkaConfigurationError(f"{where} is not an Avro schema: {type(error).__name__}: {error}") from None
-        return _Schema(
-            found.schema, parsed, read_in_python if _holds_itself(plain(found, where)[0]) else fastavro.schemaless_reader
-        )
+        whole, _ = plain(found, where)  # refuses what would allocate without end
+        return _parse(found.schema, where, found.references, whole)
 
     def read(value: bytes, header: bytes | None) -> Any:
         data = io.BytesIO(value)
         schema = schema_of(in_front(data) if header is None else in_header(header))
-        try:
-            record = schema.read(data, schema.parsed, None)
-        except EOFError:
-            raise BadValueError("it is cut off") from None
-        except Exception as error:  # as in _Reader
-            raise BadValueError(f"it is not a value of its schema ({type(error).__name__})") from None
-        if left := len(value) - data.tell():
-            raise BadValueError(f"{left} bytes are left over")
-        return record
+        return _decoded(schema, data, len(value), None, "a value of its schema")
 
     return read
 

@@ -4,6 +4,7 @@ A handler takes the broker, the request, its version, and an error code that a c
 """
 
 from collections.abc import Awaitable, Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ...model import TopicPartition
@@ -196,31 +197,12 @@ def _epoch_end(broker: FakeBroker, topic: str, asked: OffsetForLeaderPartition, 
     return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end)
 
 
-def _group(name: str) -> Handler:
-    """Return the handler that lets the group coordinator answer."""
+def _of(method: str) -> Handler:
+    """Return the handler that lets a part of the cluster answer, such as its groups."""
+    find = attrgetter(method)
 
     def handle(broker: FakeBroker, request: Any, version: int, error: int) -> Answer:
-        handler: Handler = getattr(broker.cluster.groups, name)
-        return handler(broker, request, version, error)
-
-    return handle
-
-
-def _producer(name: str) -> Handler:
-    """Return the handler that lets ``Producers`` answer."""
-
-    def handle(broker: FakeBroker, request: Any, version: int, error: int) -> Answer:
-        handler: Handler = getattr(broker.cluster.producers, name)
-        return handler(broker, request, version, error)
-
-    return handle
-
-
-def _share(name: str) -> Handler:
-    """Return the handler that lets ``Shares`` answer."""
-
-    def handle(broker: FakeBroker, request: Any, version: int, error: int) -> Answer:
-        handler: Handler = getattr(broker.cluster.shares, name)
+        handler: Handler = find(broker.cluster)
         return handler(broker, request, version, error)
 
     return handle
@@ -233,13 +215,13 @@ HANDLERS: dict[Api, Handler] = {
     Api.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
     Api.FETCH: fetch,
     Api.FIND_COORDINATOR: find_coordinator,
-    Api.OFFSET_COMMIT: _group("commit"),
-    Api.OFFSET_FETCH: _group("fetch_offsets"),
-    Api.JOIN_GROUP: _group("join"),
-    Api.SYNC_GROUP: _group("sync"),
-    Api.HEARTBEAT: _group("heartbeat"),
-    Api.LEAVE_GROUP: _group("leave"),
-    Api.CONSUMER_GROUP_HEARTBEAT: _group("beat"),
+    Api.OFFSET_COMMIT: _of("groups.commit"),
+    Api.OFFSET_FETCH: _of("groups.fetch_offsets"),
+    Api.JOIN_GROUP: _of("groups.join"),
+    Api.SYNC_GROUP: _of("groups.sync"),
+    Api.HEARTBEAT: _of("groups.heartbeat"),
+    Api.LEAVE_GROUP: _of("groups.leave"),
+    Api.CONSUMER_GROUP_HEARTBEAT: _of("groups.beat"),
     Api.DESCRIBE_CONFIGS: config_admin.describe,
     Api.DESCRIBE_CLUSTER: describe_cluster,
     Api.CREATE_TOPICS: create_topics,
@@ -252,15 +234,15 @@ HANDLERS: dict[Api, Handler] = {
     Api.CONSUMER_GROUP_DESCRIBE: group_admin.describe_consumer_groups,
     Api.DELETE_GROUPS: group_admin.delete_groups,
     Api.OFFSET_DELETE: group_admin.delete_offsets,
-    Api.PRODUCE: _producer("produce"),
-    Api.INIT_PRODUCER_ID: _producer("init"),
-    Api.ADD_PARTITIONS_TO_TXN: _producer("add_partitions"),
-    Api.ADD_OFFSETS_TO_TXN: _producer("add_offsets"),
-    Api.TXN_OFFSET_COMMIT: _producer("commit_offsets"),
-    Api.END_TXN: _producer("end"),
-    Api.SHARE_GROUP_HEARTBEAT: _share("beat"),
-    Api.SHARE_FETCH: _share("fetch"),
-    Api.SHARE_ACKNOWLEDGE: _share("acknowledge"),
+    Api.PRODUCE: _of("producers.produce"),
+    Api.INIT_PRODUCER_ID: _of("producers.init"),
+    Api.ADD_PARTITIONS_TO_TXN: _of("producers.add_partitions"),
+    Api.ADD_OFFSETS_TO_TXN: _of("producers.add_offsets"),
+    Api.TXN_OFFSET_COMMIT: _of("producers.commit_offsets"),
+    Api.END_TXN: _of("producers.end"),
+    Api.SHARE_GROUP_HEARTBEAT: _of("shares.beat"),
+    Api.SHARE_FETCH: _of("shares.fetch"),
+    Api.SHARE_ACKNOWLEDGE: _of("shares.acknowledge"),
     Api.SHARE_GROUP_DESCRIBE: share_admin.describe,
     Api.DESCRIBE_SHARE_GROUP_OFFSETS: share_admin.offsets,
     Api.ALTER_SHARE_GROUP_OFFSETS: share_admin.alter,
