@@ -70,11 +70,9 @@ class Reviver(Protocol):
     @property
     def can_revive(self) -> bool:
         """A loop that was interrupted may run again. From any thread."""
-        ...
 
     def revive(self) -> bool:
         """Run it again, if this is its event loop; return whether it does."""
-        ...
 
 
 @define(eq=False)
@@ -113,6 +111,13 @@ class Lifecycle:
         A program that shuts down may cancel every task of its event loop, and commits and stops its consumers only then.
         """
         return self.boundary.ended is None or (self._may_go_on and self.reviver.revive())
+
+    def check_new(self) -> None:
+        """Raise unless the consumer may be started: ``ConsumerStoppedError`` after the end, ``IllegalStateError`` before it."""
+        if self.phase in (Phase.PARTING, Phase.CLOSED):
+            raise ConsumerStoppedError("the consumer was stopped; make a new one")
+        if self.phase is not Phase.NEW:
+            raise IllegalStateError("the consumer was started already")
 
     def check_open(self) -> None:
         """Raise ``ConsumerStoppedError`` once the consumer is closed."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...background.loop.loop import BackgroundLoop
 from ...config import ConsumerConfig
-from ...errors import ConsumerStoppedError, IllegalStateError
+from ...errors import ConsumerStoppedError
 from ...events import AssignFromUser, PausePartitions, TakeSnapshot
 from ...network import TransportFactory
 from ...trace import Notice
@@ -45,11 +45,7 @@ class Starting:
 
     async def start(self, timeout_ms: float | None) -> None:
         """See ``KafkaConsumer.start``."""
-        phase = self.lifecycle.phase
-        if phase in (Phase.PARTING, Phase.CLOSED):
-            raise ConsumerStoppedError("the consumer was stopped; make a new one")
-        if phase is not Phase.NEW:
-            raise IllegalStateError("the consumer was started already")
+        self.lifecycle.check_new()
         self._launch()
         if self.lifecycle.phase is not Phase.NEW:  # another thread has called ``stop`` meanwhile, which ends the loop as well
             raise ConsumerStoppedError("the consumer was stopped while it started")

@@ -12,12 +12,7 @@ from ...background.share.assembly import assembly
 from ...background.share.orders import Close, Order
 from ...background.share.share_settings import ShareSettings
 from ...config import ConsumerConfig
-from ...errors import (
-    ConsumerStoppedError,
-    IllegalStateError,
-    KafkaError,
-    KafkaTimeoutError,
-)
+from ...errors import KafkaError
 from ...events import Call, ShareEvent, SubscribeTopics
 from ...model import ConsumerState
 from ...network import TransportFactory
@@ -62,11 +57,7 @@ class StartAndStop:
 
     async def start(self, timeout_ms: float | None) -> None:
         """See ``ShareConsumer.start``."""
-        phase = self.lifecycle.phase
-        if phase in (Phase.PARTING, Phase.CLOSED):
-            raise ConsumerStoppedError("the consumer was stopped; make a new one")
-        if phase is not Phase.NEW:
-            raise IllegalStateError("the consumer was started already")
+        self.lifecycle.check_new()
         self._launch()
         self.lifecycle.move(Happening.START)
         try:
@@ -193,17 +184,4 @@ class StartAndStop:
         """Queue an order that has an answer, and return it. Raises ``KafkaTimeoutError`` past the deadline."""
         call: Call[T] = Call(deadline, self.runtime.wake_application)
         self.exchange.order(order(call), urgent=True)
-        signal, clock = self.runtime.signal, self.runtime.clock
-        try:
-            while True:
-                ticket = signal.ticket()
-                if call.done:
-                    return call.result()
-                if not self.lifecycle.runs():
-                    raise self.lifecycle.failure()
-                remaining = deadline + grace - clock()
-                if remaining <= 0:
-                    raise KafkaTimeoutError("the brokers did not answer before the deadline")
-                await signal.wait(ticket, remaining)
-        finally:
-            call.withdraw()
+        return await self.calls.answer(call, grace=grace)
