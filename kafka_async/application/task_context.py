@@ -26,11 +26,9 @@ class Owned(Protocol):
     @property
     def error(self) -> BaseException | None:
         """What it raised; only after ``done``."""
-        ...
 
     def cancel(self) -> None:
         """End it."""
-        ...
 
 
 class Stay(Protocol):
@@ -39,15 +37,12 @@ class Stay(Protocol):
     @property
     def holder(self) -> Any:
         """The task or thread."""
-        ...
 
     def end(self) -> None:
         """Cancel the block. A thread cannot be cancelled."""
-        ...
 
     def leave(self, error: BaseException | None) -> bool:
         """The block is left with ``error``. Return whether that is the cancellation by ``end``, and nobody else's."""
-        ...
 
 
 class TaskContext(Protocol):
@@ -55,40 +50,31 @@ class TaskContext(Protocol):
 
     def enter(self) -> Stay:
         """The current task or thread enters a block."""
-        ...
 
     def current(self) -> Any:
         """Return the current task or thread."""
-        ...
 
     def has_ended(self, holder: Any) -> bool:
         """Whether a task or thread has ended, in whatever way."""
-        ...
 
     def has_ended_well(self, holder: Any) -> bool:
         """Whether a task returned without an exception; ``False`` if that is not known."""
-        ...
 
     def failure(self, holder: Any) -> BaseException | None:
         """Return the exception or cancellation that ended a task; ``None`` also if that is not known."""
-        ...
 
     def check(self) -> None:
         """Raise ``IllegalStateError`` anywhere but on the consumer's event loop."""
-        ...
 
     @property
     def is_gone(self) -> bool:
         """The event loop on which the consumer was started is closed."""
-        ...
 
     def running_tasks(self) -> tuple[Mapping[Any, Any] | None, Any]:
         """Return where the current task may be looked up, and by what: that is a tenth of the time that ``current`` takes."""
-        ...
 
     def own(self, coroutine: Coroutine[Any, Any, None], ended: Callable[[], None]) -> Owned:
         """Run a coroutine to its end, even if nobody waits for it any more; then call ``ended``."""
-        ...
 
 
 @define(eq=False)

@@ -22,7 +22,6 @@ class HasDeserialize(Protocol):
     @property
     def deserialize(self) -> Callable[..., Any]:
         """Takes the bytes, or topic, headers and bytes."""
-        ...
 
 
 T = TypeVar("T")
@@ -41,7 +40,6 @@ class HasToken(Protocol):
     @property
     def token(self) -> Callable[[], Any]:
         """Returns a bearer token; may be ``async def``."""
-        ...
 
 
 TokenProvider: TypeAlias = Callable[[], Any] | HasToken

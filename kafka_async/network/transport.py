@@ -242,7 +242,6 @@ class Seeded(Protocol):
 
     def chance(self) -> "Random | None":
         """Return the numbers for one client; ``None``: it uses the system's."""
-        ...
 
 
 @runtime_checkable
@@ -251,7 +250,6 @@ class Dated(Protocol):
 
     def date(self) -> float:
         """Return milliseconds since the epoch."""
-        ...
 
 
 @frozen

@@ -34,23 +34,18 @@ class Signal(Protocol):
 
     def ticket(self) -> int:
         """Return a number that changes with every wake-up."""
-        ...
 
     async def wait(self, ticket: int, seconds: float) -> None:
         """Return when a wake-up came after ``ticket`` was read, or after ``seconds``."""
-        ...
 
     async def checkpoint(self) -> None:
         """Let others run."""
-        ...
 
     def wake(self) -> None:
         """Wake every task that waits."""
-        ...
 
     def rest(self) -> None:
         """Leave nothing on the event loop, unless a task waits."""
-        ...
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:

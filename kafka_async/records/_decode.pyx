@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, embedsignature=True, freethreading_compatible=True
 """The decoder in Cython: the fast half of a pair; ``decode.py`` is the readable half and documents the contract.
 
-Decides, owns and must never do what is written there. Only the way is different: records are parsed in place by C code into one
-struct (``Parsed``) and built into the final object, or into Arrow buffers, from it. Rare cases (codecs, format 0 and 1,
+Only the way is different: records are parsed in place by C code into one struct (``Parsed``) and built into the final object, or
+into Arrow buffers, from it. Rare cases (codecs, format 0 and 1,
 transactions, the words of an error) use the same Python code that ``decode.py`` calls.
 """
 

@@ -139,20 +139,16 @@ class RecordSource(Protocol):
     @property
     def options(self) -> dict[str, Any]:
         """Options of the consumer."""
-        ...
 
     @property
     def exclusive(self) -> bool:
         """Whether nothing is written from the end on, even if it is there by then."""
-        ...
 
     async def begin(self, consumer: KafkaConsumer[Any, Any], output: Output) -> None:
         """Have the started consumer read what it is to read."""
-        ...
 
     async def ends(self, consumer: KafkaConsumer[Any, Any], partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the offset in each partition at which reading is over."""
-        ...
 
 
 @frozen(kw_only=True)

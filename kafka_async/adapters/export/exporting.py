@@ -43,15 +43,12 @@ class ExportSource(Protocol):
 
     def begin(self) -> tuple[Any, dict[str, Any]]:
         """Find out what is read, and return the ranges, and what else another run must keep; both in types that JSON has."""
-        ...
 
     def ranges(self, shaped: Any) -> Mapping[TopicPartition, tuple[int, int]]:
         """Return what ``begin`` found."""
-        ...
 
     def table(self, shaped: Any, kept: Mapping[str, Any], ranges: Mapping[TopicPartition, tuple[int, int]]) -> Table:
         """Return the rows of some of the ranges; ``shaped`` and ``kept`` are what ``begin`` found."""
-        ...
 
 
 @frozen

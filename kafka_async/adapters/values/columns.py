@@ -19,7 +19,6 @@ class BatchDecoder(Protocol):
 
         With ``on_bad="column"`` the last two are ``_corrupt`` (binary) and ``_corrupt_reason`` (string).
         """
-        ...
 
     @property
     def needs(self) -> frozenset[str]:
@@ -27,14 +26,12 @@ class BatchDecoder(Protocol):
 
         ``topic``, ``partition``, ``offset``, ``value``, and ``headers`` where ids of schemas may be in them.
         """
-        ...
 
     def select(self, names: Collection[str]) -> Self:
         """Return a decoder of only these of its fields, in the order of ``schema``; others cost nothing.
 
         Unknown names are ignored.
         """
-        ...
 
     def batch(self, records: "pyarrow.RecordBatch") -> "pyarrow.RecordBatch":
         """Return one row of ``schema`` for each record, in order. ``records`` has at least the columns of ``needs``.
@@ -42,4 +39,3 @@ class BatchDecoder(Protocol):
         A null value is null in every field. Raises ``DeserializationError`` with topic, partition and offset for the first bad
         value if ``on_bad`` is ``"raise"``; what a registry raises.
         """
-        ...

@@ -91,18 +91,15 @@ class Occupant(Protocol):
     @property
     def over(self) -> bool:
         """The consumer was given back, and may be read from."""
-        ...
 
     @property
     def failed_for_good(self) -> bool: ...
     @property
     def stalled(self) -> bool:
         """Something takes longer than it should."""
-        ...
 
     async def finish(self, seconds: float) -> None:
         """End well within ``seconds``: the consumer is being stopped."""
-        ...
 
     def metrics(self) -> dict[str, dict[str, float]]: ...
 

@@ -49,16 +49,13 @@ class Runtime(Protocol):
 
     def clock(self) -> float:
         """Return the time of the background loop's clock, in seconds."""
-        ...
 
     @property
     def has_system_clock(self) -> bool:
         """``clock`` is the system's monotonic clock."""
-        ...
 
     def snapshot(self) -> BackgroundSnapshot:
         """Return the background's half of the statistics, from where it may be touched."""
-        ...
 
     def launch(self, loop: Launchable) -> None: ...
 
@@ -68,47 +65,37 @@ class Runtime(Protocol):
 
     def shield(self) -> AbstractContextManager[Any]:
         """Return a context in which the cancellation of the surrounding scope waits."""
-        ...
 
     def limit(self, seconds: float) -> AbstractContextManager[Any]:
         """Return a context that ends what waits in it after ``seconds``, if there is an event loop to do so."""
-        ...
 
     def ask_now(self, direct: Callable[[], T], send: Callable[[Call[T]], None]) -> T:
         """Return an answer of the background without awaiting: by ``direct`` if it shares our thread, else by an event."""
-        ...
 
     async def apart(self, function: Callable[[], T]) -> T:
         """Call a function that takes long, such as a large import: in a thread if an event loop would stand still meanwhile.
 
         A clock that is not the system's may jump while a thread is at work, so there it is called right away.
         """
-        ...
 
     async def join(self, seconds: float) -> None:
         """Wait until the loop that is stopping is gone; at most ``seconds``, since the system may hold it (a name look-up)."""
-        ...
 
     @property
     def can_revive(self) -> bool:
         """See ``Reviver``."""
-        ...
 
     def revive(self) -> bool:
         """See ``Reviver``."""
-        ...
 
     def reset(self) -> None:
         """Be as before the launch, if the loop is gone: the next one may be launched elsewhere."""
-        ...
 
     def abort(self) -> None:
         """End the loop now."""
-        ...
 
     def abandon(self) -> None:
         """End the loop soon, from any thread: the consumer is garbage."""
-        ...
 
 
 def _is_system_clock(task_context: TaskContext | None) -> bool:

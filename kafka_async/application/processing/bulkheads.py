@@ -24,15 +24,12 @@ class Shelf(Queue, Protocol):
     @property
     def aside(self) -> Collection[Hashable]:
         """The names under which units were put aside."""
-        ...
 
     def put_aside(self, unit: Unit, name: Hashable) -> None:
         """A unit that was taken is not handled yet."""
-        ...
 
     def bring_back(self, name: Hashable) -> bool:
         """Make the oldest unit that was put aside under a name ready. ``False``: none is to be handled now."""
-        ...
 
 
 @define(eq=False)

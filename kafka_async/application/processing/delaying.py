@@ -21,15 +21,12 @@ class Pausing(Protocol):
 
     def wall(self) -> float:
         """Return the wall clock's time, in milliseconds since the epoch."""
-        ...
 
     def delayed(self) -> Collection[TopicPartition]:
         """Return what is paused so. A partition whose position was moved elsewhere is not any more."""
-        ...
 
     def delay(self, partitions: Collection[TopicPartition], *, delayed: bool) -> None:
         """Pause partitions so, or let them go on. Those that have left are ignored."""
-        ...
 
 
 @define(eq=False)

@@ -32,18 +32,15 @@ class Supplier(Protocol):
     @property
     def retry_backoff(self) -> float:
         """Seconds to wait after a read that failed."""
-        ...
 
     async def read(self, limit: int, waiting: Collection[TopicPartition], seconds: float) -> Supply:
         """Return up to ``limit`` records as soon as there are any, none of ``waiting`` partitions; ``{}`` after ``seconds``.
 
         Raises ``ConsumerStoppedError`` once the consumer is being stopped, and the errors of a read.
         """
-        ...
 
     def take(self, limit: int, waiting: Collection[TopicPartition]) -> Supply:
         """As ``read``, but only what is there already, in one step; nothing if a read has something else to deal with first."""
-        ...
 
 
 class Inflow(Protocol):
@@ -54,21 +51,17 @@ class Inflow(Protocol):
     @property
     def load(self) -> int:
         """Records that take room."""
-        ...
 
     def intake(self) -> Intake:
         """Return how much more may be read."""
-        ...
 
     def receive(
         self, partition: TopicPartition, records: Sequence[Any], now: float, raw: Sequence[Any], topic_id: UUID | None
     ) -> None:
         """Take in records of one partition; ``raw``: as they were before deserializers."""
-        ...
 
     def receive_refused(self, partition: TopicPartition, record: Any, error: BaseException, now: float) -> None:
         """Take in a record that cannot be handed to a handler."""
-        ...
 
 
 _NOTHING: Final = Intake(0, (), 0, 0)

@@ -80,19 +80,15 @@ class Foreman(Protocol):
 
     def call(self, unit: Unit, context: ProcessingContext | None) -> Any:
         """Call the handler, on the thread."""
-        ...
 
     def is_open(self, unit: Unit) -> bool:
         """Whether the unit may still be handled. From any thread."""
-        ...
 
     def context_on_thread(self, unit: Unit) -> ProcessingContext:
         """Return the handler's context, on the thread."""
-        ...
 
     def take_in(self) -> None:
         """There are results. On the event loop."""
-        ...
 
 
 @define(eq=False)

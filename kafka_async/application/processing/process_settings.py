@@ -64,7 +64,6 @@ class Surrounds(Protocol):
         ``again``: whether a record may be handled again after an attempt, by its number, that failed with an error; if not, it is
         skipped or dealt with at once.
         """
-        ...
 
 
 @frozen(kw_only=True)

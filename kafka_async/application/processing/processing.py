@@ -42,31 +42,25 @@ class Workload(Protocol):
     @property
     def running(self) -> int:
         """Records that are being handled."""
-        ...
 
     @property
     def retrying(self) -> int:
         """Records that wait for their next attempt."""
-        ...
 
     @property
     def full(self) -> bool:
         """What later attempts hold up has reached its limit."""
-        ...
 
     @property
     def oldest(self) -> tuple[TopicPartition, int, float] | None:
         """Partition and offset of the record that has been unfinished the longest, and when it was received. From any thread."""
-        ...
 
     @property
     def due_at(self) -> float | None:
         """When the next unit that waits for its time is ready."""
-        ...
 
     def expire(self, now: float) -> bool:
         """Make ready the units whose time has come. Return whether any is ready."""
-        ...
 
 
 class Settlement(Protocol):
@@ -75,42 +69,33 @@ class Settlement(Protocol):
     @property
     def consequence(self) -> str:
         """What happens if a record is not done for long, in words."""
-        ...
 
     @property
     def last(self) -> float:
         """Seconds that ``finish`` may take."""
-        ...
 
     @property
     def is_done(self) -> bool:
         """Whether everything is done that was received and may be handled."""
-        ...
 
     @property
     def look_at(self) -> float:
         """When it is time to ``look``."""
-        ...
 
     async def begin(self, processing: "Processing") -> None:
         """Read alone from the consumer. Raises if it cannot be read from."""
-        ...
 
     def look(self) -> None:
         """Do what is due, without waiting. Called after each read."""
-        ...
 
     async def settle(self) -> None:
         """Have all count that is done."""
-        ...
 
     async def finish(self) -> None:
         """As ``settle``, for the last time: what is not done will not be done here."""
-        ...
 
     def end(self, *, failed: bool) -> None:
         """Give the consumer back. ``failed``: it is not alive until something else reads from it."""
-        ...
 
 
 @define(eq=False)

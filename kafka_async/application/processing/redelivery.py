@@ -34,19 +34,15 @@ class Redelivery(Protocol):
 
     def serves(self, topic: str) -> bool:
         """Return whether this is one of the topics."""
-        ...
 
     def not_before(self, record: Record) -> float | None:
         """Return when a record of theirs is due, in milliseconds since the epoch; ``None``: at once."""
-        ...
 
     def attempts_before(self, record: Record) -> int:
         """Return how many attempts a record of theirs has had."""
-        ...
 
     def topics(self, topics: Iterable[str]) -> Sequence[str]:
         """Return the topics that records of these are written to."""
-        ...
 
 
 class Redelivers(Redelivery, Protocol):
@@ -64,7 +60,6 @@ class ForGroups(Protocol):
 
         Raises ``ValueError`` if there is no group, or if topics cannot have its name.
         """
-        ...
 
 
 def origin_of(record: Record) -> str:

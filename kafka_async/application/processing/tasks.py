@@ -42,14 +42,12 @@ class Running(Protocol):
 
     def cancel(self) -> None:
         """Cancel what the function does, once."""
-        ...
 
     def limit(self, seconds: float) -> AbstractContextManager[Any]:
         """Return a context that raises ``TimeoutError`` if what runs in it takes longer, after one cancellation.
 
         What goes on nevertheless is cancelled again, after as long again but at least ``SECOND``.
         """
-        ...
 
 
 class Tasks(Protocol):
@@ -58,26 +56,21 @@ class Tasks(Protocol):
     @property
     def swept(self) -> bool:
         """All tasks of the event loop were cancelled, as some programs do to shut down."""
-        ...
 
     def start(self, function: Function, until: Callable[[], bool] | None = None, *, lookout: bool = False) -> Running:
         """Call ``function`` in a task, once or, even if it was cancelled, again until ``until`` holds.
 
         ``lookout``: it shows whether all tasks are cancelled, since nobody means this one in particular. It uses no cancel scopes.
         """
-        ...
 
     def interrupt(self) -> None:
         """Cancel the body of the block."""
-        ...
 
     async def left(self, error: BaseException | None) -> bool:
         """The body ended, with ``error``. Return whether that is the cancellation by ``interrupt``, and no other."""
-        ...
 
     async def join(self) -> int:
         """Wait for all tasks, which were told to end. Return how many ignore that."""
-        ...
 
 
 def tasks_here(failed: Callable[[BaseException], None], swept: Callable[[], None]) -> Tasks:

@@ -2,7 +2,7 @@
 """``async for``, and turns, in Cython: the fast half of a pair; ``iteration.py`` and ``turns.py`` are the readable half and document
 the contract.
 
-Decides, owns and must never do what is written there. Only the way is different: a generator suspends a frame for each record,
+Only the way is different: a generator suspends a frame for each record,
 while a ``Step`` returns the record at once; and a turn in which records are only decoded stays in C. Rare cases use the same Python
 code: a step without a record stands for the coroutine that waits for more, and whatever is unusual in a turn is what
 ``turns.Supply`` does.

@@ -42,23 +42,18 @@ class Supply(Protocol):
 
     def stand(self, cursor: Cursor) -> tuple[Standing | None, int]:
         """Return the position, and how many records were handed out, before anything is taken."""
-        ...
 
     def decode(self, cursor: Cursor, max_records: int, records: list[Record], *, alone: bool) -> list[Record]:
         """Return ``records`` with more that are decoded, up to ``max_records`` in all, or to the end of the turn."""
-        ...
 
     def corrupt(self, cursor: Cursor, error: KafkaError) -> None:
         """The next record cannot be decoded."""
-        ...
 
     def put_ahead(self, cursor: Cursor, max_records: int, before: Taken, *, alone: bool, ready: bool) -> None:
         """Turn the next data into a piece: a portion if it is ``ready``, or what call-backs still have to see."""
-        ...
 
     def settle_turn(self, cursor: Cursor) -> None:
         """Let the partition keep its turn, or end it."""
-        ...
 
 
 @define(eq=False)

@@ -25,8 +25,6 @@ class MetricsSource(Protocol):
 
     def encode(self, wanted: MetricsSelection, now: float) -> bytes:
         """Return the metrics as OTLP ``MetricsData``."""
-        ...
 
     def delivered(self) -> None:
         """What was encoded last has arrived."""
-        ...

@@ -12,7 +12,6 @@ class Follower(Protocol):
     @property
     def wanted_topics(self) -> frozenset[str] | None:
         """The topics that are needed; ``None`` for all of them, to match a pattern against."""
-        ...
 
 
 class Asker(Protocol):

@@ -73,15 +73,12 @@ class Brokers(Protocol):
     @property
     def is_out_of_reach(self) -> bool:
         """No broker can be reached."""
-        ...
 
     def answered_since(self, moment: float) -> bool:
         """Whether the metadata are from an answer that came after ``moment``."""
-        ...
 
     def request_update(self, now: float) -> None:
         """Ask for the metadata again: the coordinator is a broker that they do not list."""
-        ...
 
 
 @define(eq=False)

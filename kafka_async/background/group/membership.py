@@ -47,7 +47,6 @@ class CoordinatorAccess(Protocol):
     @property
     def latest(self) -> Node | None:
         """The last one known, for final requests."""
-        ...
 
     @property
     def fatal(self) -> KafkaError | None: ...
@@ -55,7 +54,6 @@ class CoordinatorAccess(Protocol):
     @property
     def is_out_of_reach(self) -> bool:
         """No broker can be reached."""
-        ...
 
     def request(self, now: float) -> None: ...
 
@@ -72,30 +70,24 @@ class Membership(RequestManager, Protocol):
 
     def subscribe(self, subscription: Subscription, now: float) -> None:
         """Join with this subscription, or have the group take over its change."""
-        ...
 
     def leave(self, call: Call[None] | None, now: float) -> None:
         """Leave the group (unsubscribe); resolves ``call`` when the leave request was answered, or there was nothing to leave.
 
         The application has given up its partitions itself before.
         """
-        ...
 
     def revoked(self, number: int, now: float) -> None:
         """The application carried ``RevokePartitions`` number ``number`` out: data dropped, offsets committed, call-back done."""
-        ...
 
     def assigned(self, number: int, now: float) -> None:
         """The application carried ``AssignPartitions`` number ``number`` out."""
-        ...
 
     def refused(self, failure: CommitFailure, identity: Identity, now: float) -> None:
         """A commit or offset fetch made as ``identity`` was refused; ignored if we have another identity by now."""
-        ...
 
     def enforce_rebalance(self, reason: str, now: float) -> None:
         """Have the group rebalance (KIP-568); the consumer protocol has no such thing and logs a Notice."""
-        ...
 
     @property
     def identity(self) -> Identity: ...
@@ -103,42 +95,34 @@ class Membership(RequestManager, Protocol):
     @property
     def channel(self) -> Channel:
         """The connection to the coordinator on which commits and offset fetches need not wait for anything of ours."""
-        ...
 
     @property
     def state(self) -> ConsumerState:
         """STEADY, JOINING, REBALANCING, COORDINATOR_LOST or FATAL."""
-        ...
 
     @property
     def failure(self) -> KafkaError | None:
         """Why the membership has ended for good (FATAL); ``None`` again when the application subscribes or unsubscribes."""
-        ...
 
     @property
     def is_leaving(self) -> bool:
         """A request to leave is due, or not answered yet."""
-        ...
 
     @property
     def is_being_named(self) -> bool:
         """The coordinator is about to answer with a member id, and waits for that member from then on (KIP-394)."""
-        ...
 
     @property
     def wanted_topics(self) -> frozenset[str] | None:
         """Topics whose metadata the membership needs; ``None``: all."""
-        ...
 
     @property
     def awaits_epoch(self) -> bool:
         """A heartbeat that may bring a new epoch is under way or due: a commit refused as stale should wait for it."""
-        ...
 
     @property
     def is_denied(self) -> bool:
         """The coordinator refuses us for a reason that an operator can remove, and has not accepted us since."""
-        ...
 
     @property
     def session_deadline(self) -> float:
@@ -146,7 +130,6 @@ class Membership(RequestManager, Protocol):
 
         Infinity while that is not known (consumer protocol before the first answer) or there is nothing to lose.
         """
-        ...
 
 
 @frozen(kw_only=True)
@@ -168,7 +151,6 @@ class MembershipHost(Protocol):
 
         ``lost``: they may belong to others already. ``returning``: what stays comes back with the next assignment (eager protocol).
         """
-        ...
 
     def publish_assignment(self, number: int, partitions: frozenset[TopicPartition], *, successive: bool = True) -> None:
         """Have the application take over the full set ``partitions``; answered by ``assigned(number)``.
@@ -177,18 +159,14 @@ class MembershipHost(Protocol):
 
         The application itself revokes what it holds and is not in the set first (stops returning its records, commits, calls back).
         """
-        ...
 
     def publish_error(self, error: KafkaError, *, final: bool = False) -> None:
         """Raise ``error`` from the caller's pending or next call; ``final``: from every one until it subscribes again."""
-        ...
 
     def stop_fetching(self, partitions: frozenset[TopicPartition]) -> None:
         """Fetch no more of partitions that are about to be revoked."""
-        ...
 
     def owned(self) -> frozenset[TopicPartition]:
         """Return the partitions that the application has taken over."""
-        ...
 
     def progress(self) -> PollProgress: ...

@@ -64,7 +64,6 @@ class Subscriber(Follower, Protocol):
 
     def unsubscribe(self, call: Call[None] | None, now: float) -> None:
         """Follow nothing any more; resolves ``call`` when that is done."""
-        ...
 
 
 @define(eq=False, kw_only=True)

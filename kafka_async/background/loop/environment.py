@@ -19,40 +19,31 @@ class Network(Protocol):
     @property
     def changes(self) -> int:
         """A number that grows with every change of a connection."""
-        ...
 
     def has_usable_node(self, now: float) -> bool:
         """Whether any known broker is connected, connecting, or may be tried now."""
-        ...
 
     def problem(self) -> KafkaError | None:
         """Return why no broker can be used."""
-        ...
 
     def take_misrouted(self) -> KafkaError | None:
         """Return, once, that an address leads to another broker than the metadata say."""
-        ...
 
     def problems(self) -> Sequence[KafkaError]:
         """Return what was found at each server that cannot be used."""
-        ...
 
     @property
     def unreachable_since(self) -> float | None:
         """Since when no broker can be reached; ``None``: one can. Asked on every turn."""
-        ...
 
     def reachability(self) -> Reachability:
         """Return whether any broker can be reached."""
-        ...
 
     def versions(self) -> BrokerVersions | None:
         """Return what the brokers offer; ``None`` before the first answer."""
-        ...
 
     def connection_states(self) -> tuple[ConnectionStatistics, ...]:
         """Return one value per known connection."""
-        ...
 
 
 @frozen(kw_only=True)

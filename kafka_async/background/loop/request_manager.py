@@ -38,11 +38,9 @@ class RequestManager(Protocol):
 
     def poll(self, now: float) -> Poll:
         """Return what to send. Called once per turn of the loop; never blocks, and raises only because of a bug."""
-        ...
 
     def poll_on_close(self, now: float) -> Poll:
         """Return the final requests: what must still be sent when the consumer stops."""
-        ...
 
 
 def parting_poll(managers: Iterable[RequestManager], now: float) -> Poll:

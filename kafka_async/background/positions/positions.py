@@ -50,7 +50,6 @@ class StoredOffsets(Protocol):
 
     def initialize(self, entry: PartitionState) -> object:
         """Give a newly assigned partition its stored position, or have it reset if none is stored."""
-        ...
 
 
 @define(eq=False)

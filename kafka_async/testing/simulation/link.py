@@ -34,11 +34,9 @@ class Server(Protocol):
 
     def arrived(self, frame: bytes, line: object = None) -> _Answer:
         """Take a request (without its length); return the function that answers it, with ``None`` to close the connection."""
-        ...
 
     def hung_up(self, line: object) -> None:
         """A connection has ended."""
-        ...
 
 
 class SimulatedNetwork(Protocol):
@@ -49,7 +47,6 @@ class SimulatedNetwork(Protocol):
 
     def delay(self) -> float:
         """Return how long the next answer takes, in seconds."""
-        ...
 
     def server_at(self, host: str, port: int) -> Server | None: ...
 

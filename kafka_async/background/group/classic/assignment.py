@@ -57,29 +57,24 @@ class Assignor(Protocol):
     @property
     def name(self) -> str:
         """The assignor's name; all members of the group must have an assignor of this name."""
-        ...
 
     @property
     def protocols(self) -> Collection[RebalanceProtocol]:
         """The rebalance protocols under which the assignor works. ``COOPERATIVE`` promises that ``assign`` gives no partition to a
         member while another one owns it."""
-        ...
 
     def user_data(self, topics: frozenset[str]) -> bytes | None:
         """Return bytes about this member for the leader's assignor (``GroupMember.user_data``), or ``None``; ``topics`` are those
         that it subscribes to."""
-        ...
 
     def assign(self, topics: GroupTopics, members: Sequence[GroupMember]) -> Mapping[str, Iterable[TopicPartition]]:
         """Return the partitions of each member, by member id; a member that is left out gets none.
 
         Must depend on nothing but the arguments, and must give no partition to two members.
         """
-        ...
 
     def on_assignment(self, partitions: frozenset[TopicPartition], generation: int) -> None:
         """Remember the partitions that this member was assigned, whichever member leads."""
-        ...
 
 
 def join_order(member: GroupMember) -> tuple[bool, str]:

@@ -43,22 +43,18 @@ class MembershipMetadata(Protocol):
     @property
     def version(self) -> int:
         """Grows with every change."""
-        ...
 
     @property
     def covers_all(self) -> bool:
         """What is not among the topics does not exist."""
-        ...
 
     def request_update(self, now: float) -> None: ...
 
     def answered_since(self, moment: float) -> bool:
         """Whether it is from an answer that came after ``moment``."""
-        ...
 
     def problem(self, topic: str) -> KafkaError | None:
         """Return why a topic is not there."""
-        ...
 
 
 def _named(partitions: Iterable[TopicPartition]) -> tuple[ConsumerProtocolTopicPartition, ...]:
