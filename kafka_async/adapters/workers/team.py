@@ -301,15 +301,6 @@ class Team:
         """Whether nothing will happen any more."""
         return all(slot.state is Stage.DONE for slot in self.slots) and (self._stopping or not self.policy.waits_for_changes)
 
-    @property
-    def is_stopping(self) -> bool:
-        return self._stopping
-
-    @property
-    def assigned_once(self) -> bool:
-        """Whether each worker has been assigned partitions once, in this process or one before."""
-        return all(slot.assigned_once for slot in self.slots)
-
     # --- what is to be done ----------------------------------------------------------------------------------------------------
 
     def due(self, now: float) -> Iterator[tuple[Deed, WorkerSlot]]:
