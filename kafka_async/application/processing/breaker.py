@@ -19,9 +19,10 @@ from ...values import define, field, frozen
 from .retry import Delay, count, exceptions, exponential
 
 PROOF: Final = 3
-"""So many records must succeed between two failures of one to show that others can: one may be the last before an outage."""
+"""So many records must succeed between failures of one to show that others can: one may be the last before an outage. More than so
+many between two of them show no more than that."""
 STRIKES: Final = 2
-"""How often that must happen until failures are that record's own: once, the next outage may have begun."""
+"""How often that must be shown until failures are that record's own: once, the next outage may have begun."""
 
 
 class CircuitState(Enum):
@@ -100,8 +101,9 @@ class Breaker:
       closed, and of the exception.
 
     While it is open, failures with one of ``on`` do not count as attempts and never reach ``on_failure``, so that an outage fills
-    no topic of dead letters. While it is closed, such a failure counts only if it is the record's own fault: twice, three other
-    records must have succeeded between two failures of this record. A record that failed is tried again after others.
+    no topic of dead letters. While it is closed, such a failure counts only if it is the record's own fault: six other records must
+    have succeeded between failures of this record, of which at most three count between two of them. A record that failed is tried
+    again after others.
 
     Raises ``TypeError`` and ``ValueError`` for bad arguments.
     """
@@ -136,8 +138,6 @@ class Circuit:
     state: CircuitState = field(default=CircuitState.CLOSED, init=False)
     opened: int = field(default=0, init=False)
     """How often it has opened in all."""
-    error: BaseException | None = field(default=None, init=False)
-    """Why it opened last."""
     probe_at: float = field(default=0.0, init=False)
     """While it is open: when it lets a record through."""
     _in_turn: int = field(default=0, init=False)
@@ -146,7 +146,8 @@ class Circuit:
     """The last attempts while it is closed."""
     _successes: int = field(default=0, init=False)
     _suspects: WeakKeyDictionary[Any, tuple[int, int]] = field(factory=WeakKeyDictionary, init=False, repr=False)
-    """Units that have failed, each with how many others had succeeded by then, and its strikes. Those that leave are forgotten."""
+    """Units that have failed, each with how many others had succeeded by then, and how many of these have succeeded between two of
+    its failures. Those that leave are forgotten."""
     _running: dict[Any, int] = field(factory=dict, init=False, repr=False)
     """Units under way, each with how often it had opened when they began. One that began before says nothing about now."""
     _allowed: int = field(default=1, init=False)
@@ -205,7 +206,7 @@ class Circuit:
         if self._allowed >= self.most and self.state is CircuitState.RISING:
             CIRCUIT.move(self, CircuitInput.RISEN)
             self._failed.clear()
-            self._in_turn, self.error = 0, None
+            self._in_turn = 0
 
     def failed(self, unit: Any, error: BaseException, now: float) -> bool:
         """A handler has failed. Return whether that is not an attempt, and the unit is to be kept.
@@ -216,18 +217,20 @@ class Circuit:
             self.succeeded(unit)
             return False
         counts = self._running.pop(unit, None) == self.opened
-        successes, strikes = self._suspects.get(unit, (self._successes, 0))
-        if self.state is not CircuitState.OPEN and strikes < STRIKES and self._successes - successes >= PROOF:
-            self._suspects[unit] = self._successes, strikes + 1  # others can: this says nothing about what they depend on
-            return strikes + 1 < STRIKES
-        self._suspects[unit] = self._successes, strikes
-        if self.state is not CircuitState.OPEN and strikes >= STRIKES:
+        successes, before = self._suspects.get(unit, (self._successes, 0))
+        is_open = self.state is CircuitState.OPEN
+        # Between two failures there may never be as many as prove something, if few records come: one at each probe.
+        between = before + (0 if is_open else min(PROOF, self._successes - successes))
+        self._suspects[unit] = self._successes, between
+        if not is_open and between >= STRIKES * PROOF:
             return False
+        if between // PROOF > before // PROOF:
+            return True  # others can: this says nothing about what they depend on
         if self.state is CircuitState.CLOSED:
             self._failed.append(True)
             if self._is_too_much():
                 self._open(CircuitInput.TRIPPED, error, now)
-        elif counts and self.state is not CircuitState.OPEN:
+        elif counts and not is_open:
             self._open(CircuitInput.FAILED, error, now)
         return True
 
@@ -242,5 +245,5 @@ class Circuit:
         CIRCUIT.move(self, what)
         self.opened += 1
         self._in_turn += 1
-        self.error, self.probe_at = error, now + pause
+        self.probe_at = now + pause
         self._failed.clear()
