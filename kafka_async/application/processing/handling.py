@@ -27,7 +27,7 @@ from ...trace import STOP, Fault, RecordFailed, Recovered
 from ...values import define, field
 from .attempts import Unit
 from .context import ProcessingContext
-from .contexts import IDLE, Changes, called_in, calls, put, rest_of, set_since
+from .contexts import Changes, anew, called_in, put, set_since, untouched_size
 from .feed import Feed
 from .handler_threads import LOOK, HandlerThreads, Outcome, Stint
 from .items import Item, Pack, Record
@@ -262,7 +262,7 @@ class Handling:
         _WORKER.set(slot)
         try:
             if handler_threads is None:
-                await self._serve(slot, self._invoker(slot), running.disturbances)
+                await called_in(copy_context(), self._serve, slot, self._invoker(slot), running.disturbances)
             else:
                 await self._serve_on_threads(slot, handler_threads, running.disturbances)
         finally:
@@ -273,9 +273,8 @@ class Handling:
     async def _serve(self, slot: Slot, invoke: Callable[[Unit], Awaitable[Any]], disturbances: Callable[[], int]) -> None:
         """Handle what is ready, until cancelled."""
         run, feed, counts, work, bench = self.run, self.feed, self.counts, self.queue, self._bench
-        clock = run.clock
-        direct, turns, base = self._direct, work.lanes.turns, copy_context()
-        steps, held_up = calls(invoke if direct is None else direct), work.lanes.held_up
+        clock, direct, turns, held_up = run.clock, self._direct, work.lanes.turns, work.lanes.held_up
+        inside, untouched = await anew(), untouched_size(_WORKER)
         alone = self.settings.batch is None
         take, succeeded = self._taking, work.succeeded if alone else work.pack_succeeded
         now = clock()
@@ -285,19 +284,16 @@ class Handling:
                 now = await self._wait_for_more()
                 continue
             slot.unit = unit
-            if turns and bench.resting and not bench.rising:
-                bench.wake(2 * bench.woken)
+            if turns and not bench.rising:  # mostly some are, if handlers never wait: a call would cost more than the question
+                bench.wake_more()
             counts.seconds_in_queue += now - unit.arrived
-            inside = base.copy()
             try:
-                argument = unit if direct is None else unit.record if unit.error is None else _raised(unit.error)
-                waits_for = inside.run(steps.send, argument)
-                if waits_for is not IDLE:
-                    await rest_of(inside, steps, waits_for)
+                result = await (invoke(unit) if direct is None or unit.error is not None else direct(unit.record))
+                if result is not None or len(inside) != untouched:
+                    inside = await _anew_after(result)
             except BaseException as error:
                 counts.seconds_in_handlers += clock() - now
-                steps = calls(invoke if direct is None else direct)
-                slot.inside = inside
+                slot.inside, inside = inside, await anew()
                 await self._failed(slot, unit, error)
                 now = clock()
             else:
@@ -321,8 +317,8 @@ class Handling:
             if unit is None:
                 await self._wait_for_more()
                 continue
-            if self._is_more(handler_threads) and self._bench.resting and not self._bench.rising:
-                self._bench.wake(2 * self._bench.woken)
+            if self._is_more(handler_threads):
+                self._bench.wake_more()
             slot.stint = stint = Stint(unit)
             self._lay_out(handler_threads)
             try:
@@ -447,8 +443,8 @@ class Handling:
         self._begin_turn(now)
         handler_threads.turn_ends = 0.0 if self.run.halted or self.doubtful else now + ALONE
         self._lay_out(handler_threads)
-        if self._is_more(handler_threads) and self._bench.resting and not self._bench.rising:
-            self._bench.wake()
+        if self._is_more(handler_threads):
+            self._bench.wake_more()
 
     def _succeeded(self, unit: Unit, now: float) -> None:
         if isinstance(unit, Item):
@@ -847,8 +843,10 @@ class Handling:
             inside.run(self.run.trace, event)  # a log that shows context variables shows those of this record
 
 
-def _raised(error: BaseException) -> Any:
-    raise error
+async def _anew_after(result: Any) -> Context:
+    """Leave the context variables of a handler behind, unless what it returned is no end."""
+    check_return(result)
+    return await anew()
 
 
 async def _awaited(awaitable: Awaitable[Any]) -> Any:

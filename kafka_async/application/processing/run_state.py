@@ -111,7 +111,7 @@ class Bench:
     """A worker lets others run, and begins the next turn then."""
 
     def wake(self, most: int = 2) -> None:
-        """Wake workers that rest. The last of them to begin wakes twice as many if there is more to do.
+        """Wake workers that rest. The last of them to begin wakes more if there is more to do.
 
         If handlers never wait, the first worker leaves nothing to do for the others that are woken, so only a few are.
         """
@@ -119,6 +119,11 @@ class Bench:
         for _ in range(min(most, len(self.resting))):
             self.rising += 1
             self.resting.pop().set()
+
+    def wake_more(self) -> None:
+        """There is something for another worker: wake twice as many as the last time, unless some of those have not begun yet."""
+        if self.resting and not self.rising:
+            self.wake(2 * self.woken)
 
     async def rest(self) -> None:
         """Return when woken."""

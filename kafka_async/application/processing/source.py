@@ -211,7 +211,7 @@ class Source:
         return {tp: Received(records, records if raw is None else raw[tp], self._topic_id(tp)) for tp, records in batch.items()}
 
     def _without(self, waiting: Collection[TopicPartition]) -> tuple[TopicPartition, ...]:
-        return tuple(tp for tp in self.parts.unread.partitions if tp not in waiting) if waiting else ()
+        return tuple([tp for tp in self.parts.unread.partitions if tp not in waiting]) if waiting else ()
 
     def _room_for_raw(self) -> Batch | None:
         """Return the place to collect records as they were before deserializers; ``None`` if nothing changes them."""

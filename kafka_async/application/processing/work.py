@@ -6,12 +6,13 @@ late result finds that its own partition is gone.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from itertools import count, repeat
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from ...functions import returned
 from ...model import ConsumerRecord, OffsetAndMetadata, TopicPartition
-from ...values import define, field, frozen
+from ...values import define, field
 from .attempts import LaterAttempts, Unit
 from .capacity import Room, room
 from .done import LONG_SPAN, MOST_AHEAD, PartitionProgress
@@ -30,17 +31,12 @@ MOST_HELD_UP: Final = 64 * 1024 * 1024
 """Bytes of records that later attempts may hold up, see ``HeldUp``."""
 
 
-def _load_of(part: Part) -> int:
-    return part.progress.unfinished - part.held_up
-
-
 def step_of(room: int) -> int:
     """Return how many records are asked for at least, once there was no more ``room``."""
     return max(1, room // 4, min(room // 2, FEWEST))
 
 
-@frozen
-class Intake:
+class Intake(NamedTuple):
     """How much more may be read."""
 
     limit: int
@@ -53,8 +49,7 @@ class Intake:
     """How many records are held if no more may be read."""
 
 
-@frozen
-class Received:
+class Received(NamedTuple):
     """Records of one partition, in order."""
 
     records: Sequence[Any]
@@ -229,13 +224,9 @@ class Work:
 
     def _items(self, part: Part, records: Sequence[Record], number: int, now: float, named_by: Sequence[Record]) -> list[Item]:
         lane_of = self.lane_of
-        if lane_of is None:
-            return [Item(part, None, record, each, now) for each, record in enumerate(records, number)]
-        if lane_of is key_of or lane_of is partition_of:  # cannot fail, and what they return has a hash
-            lanes = map(lane_of, named_by)
-            return [
-                Item(part, lane, record, each, now) for each, (record, lane) in enumerate(zip(records, lanes, strict=True), number)
-            ]
+        if lane_of is None or lane_of is key_of or lane_of is partition_of:  # cannot fail, and what they return has a hash
+            lanes: Iterable[Hashable] = repeat(None) if lane_of is None else map(lane_of, named_by)
+            return list(map(Item, repeat(part), lanes, records, count(number), repeat(now)))
         items = []
         for each, record in enumerate(records, number):
             lane: Hashable = None
@@ -278,7 +269,7 @@ class Work:
         if part is None:  # assigned by the user, without a rebalance
             return self._begin(partition, PartitionProgress(partition), topic_id)
         part.topic_id = part.topic_id or topic_id
-        if part.progress.follows(offset) and topic_id in (None, part.topic_id):
+        if part.progress.follows(offset) and topic_id in (part.topic_id, None):
             return part
         # Sought back, truncated or created again: the records that come now are not those received before.
         # Handlers that still run for those keep their lanes, or a key would be handled twice at once.
@@ -325,7 +316,7 @@ class Work:
         fetched ahead may come on top.
         """
         load = self.load
-        free = self.room.limit(max(0, self.most - load), load, self._load_bytes)
+        free = self.room.limit(max(0, self.room.records - load), load, self._load_bytes)
         most = load + free
         if free <= 0:
             holding = {tp for tp, part in self.parts.items() if part.progress.unfinished}
@@ -338,16 +329,18 @@ class Work:
         if self.full:
             waiting.update(tp for tp, part in self.parts.items() if part.held_up)
         if free <= load:  # otherwise no partition can hold that many
-            waiting.update(tp for tp, part in self.parts.items() if _load_of(part) >= free)
+            waiting.update([tp for tp, part in self.parts.items() if part.progress.unfinished - part.held_up >= free])
         limit = free if len(self.parts) <= 1 else min(free, max(1, most // 4))
-        limit = self._limited_ahead(limit, waiting)
-        room = most - sum(_load_of(self.parts[tp]) for tp in waiting) if waiting else most
+        if limit + load > MOST_AHEAD:  # hardly ever: all that is held, with what is read now
+            limit = self._limited_ahead(limit, waiting)
+        room = most
+        for tp in waiting:
+            part = self.parts[tp]
+            room -= part.progress.unfinished - part.held_up
         return Intake(limit, waiting, step_of(room), most)
 
     def _limited_ahead(self, limit: int, waiting: set[TopicPartition]) -> int:
         """Return ``limit``, or as many as every partition may take without running too far ahead, whatever is done first."""
-        if limit + self.load <= MOST_AHEAD:  # nearly always: even all that is held, with what is read now
-            return limit
         for partition, part in self.parts.items():
             if partition not in waiting:
                 room = MOST_AHEAD - part.progress.unfinished - part.progress.uncovered(keep_done=self.keep_done)
