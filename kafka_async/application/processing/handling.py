@@ -109,6 +109,8 @@ class HandlerCounts:
     skipped: int = 0
     dead_letters: int = 0
     redelivered: int = 0
+    released: int = 0
+    """Given back to be handled by any member of a share group."""
     seconds_in_queue: float = 0.0
     seconds_in_handlers: float = 0.0
     late_threads: deque[None] = field(factory=deque)
@@ -214,14 +216,13 @@ class Handling:
         """Whether threads go on by themselves, so that somebody has to ``look`` at their results."""
         return self._handler_threads is not None
 
-    @property
-    def running(self) -> int:
-        """Records whose handlers run. From any thread.
+    def running(self, concerns: Callable[[Item], bool] = lambda item: True) -> int:
+        """Return how many of the records that this concerns have handlers that run. From any thread.
 
         A thread goes on with another record before the event loop learns how the last one ended, so the loop counts more.
         """
         units = [slot.under_way for slot in tuple(self._slots)]
-        return sum(len(unit.items) for unit in units if unit is not None)
+        return sum(concerns(item) for unit in units if unit is not None for item in unit.items)
 
     def _progressed(self) -> None:
         """A unit was handled, or given up."""
@@ -739,6 +740,7 @@ class Handling:
             self._stop(slot, unit, error)
             return
         if reaction == "release" and not isinstance(error, FINAL):
+            self.counts.released += len(unit.items)
             self._report(slot, unit.items, unit.attempt, error, "released", final=True)
             self._gave_up(unit, Fate.RETURNED, error)
             return

@@ -132,13 +132,13 @@ class Processing:
         progress = self._handling.progress
         ahead = Ahead() if progress is None else progress.ahead()
         oldest, retrying, held_up, barrier = work.oldest, work.retrying, work.lanes.held_up, self._handling.barrier
-        running, delays = self._handling.running, work.lanes.delays
+        delays, ours = work.lanes.delays, self._handling.running(lambda item: not item.part.gone)  # others are not held
         delayed, until = (0, {}) if delays is None else (delays.records, delays.until())
         age = now - oldest[2] if oldest is not None else 0.0
         since = None if oldest is None else self._busy_since(*oldest)
         return ProcessingStatistics(
-            running=running,
-            waiting=max(0, work.held - running - retrying - delayed),
+            running=self._handling.running(),
+            waiting=max(0, work.held - ours - retrying - delayed),
             retrying=retrying,
             delayed=delayed,
             delayed_until=until,
@@ -151,7 +151,7 @@ class Processing:
             oldest=(*oldest[0], oldest[1]) if oldest is not None else None,
             stalled=since is not None and now - since >= self.settings.stalled_after,
             done_ahead=ahead.done_ahead,
-            handled=work.settled - counts.skipped - counts.dead_letters - counts.redelivered,
+            handled=work.settled - counts.skipped - counts.dead_letters - counts.redelivered - counts.released,
             attempts=counts.attempts,
             failures=counts.failures,
             skipped=counts.skipped,

@@ -73,6 +73,9 @@ async def test_a_key_is_handled_once_at_a_time_after_a_seek_too() -> None:
     async with some.consumer() as consumer, consumer.processing(some.handle, on_failure=write) as run:
         await until(lambda: some.running.total() == 4)
         consumer.seek(some.partitions[0], 0)
+        await anyio.sleep(1)
+        found = run.statistics()
+        assert (found.running, found.waiting) == (4, 40), "those that run were received before and are not held any more"
         await until(lambda: len(some.done) >= 44)
         await run.drain()
         assert run.statistics().late_results == 4

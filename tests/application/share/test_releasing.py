@@ -43,9 +43,11 @@ def test_a_dependency_that_is_down_for_some_seconds_costs_no_job(run: Run, how: 
             job.release(delay_ms=1_000 * job.delivery_count)
 
         async with _member(cluster) as consumer:
-            async with consumer.processing(work, on_failure="release" if how == "release" else give_back):
+            async with consumer.processing(work, on_failure="release" if how == "release" else give_back) as processing:
                 with anyio.move_on_after(60):
                     await all_done.wait()
+                await processing.drain()
+                assert processing.statistics().handled == 50, "what was given back is not"
             assert done == set(range(50))
             assert (await consumer.flush()) is not None
             assert consumer.statistics().rejected == 0
