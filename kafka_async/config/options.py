@@ -983,7 +983,8 @@ class ConsumerOptions(CommonOptions[K, V], total=False):
 
     A first record batch that is larger is sent all the same. The default grows while answers come full and the application waits
     for them, as it does if round trips are long: up to a quarter of ``fetch_buffer_bytes``. It shrinks again later. Any other
-    value stays as it is.
+    value stays as it is. If one answer cannot hold so much of every partition, it is less, until it is known how many have much
+    to read.
 
     Default: ``1048576``.
     Allowed: an integer from 1 to 2147483647, in bytes.

@@ -7,12 +7,14 @@ empty, or that found the application still busy with what came before, halves th
 answers would only leave the processor's caches.
 """
 
-from typing import Final
+from typing import Final, Self
 
 from ...values import define, field
 
 FULL: Final = 0.75
 """Share of the requested bytes from which on an answer counts as full; the next batch did not fit into the rest."""
+_ALIKE: Final = 0.5
+"""Share that batches of one size fill at least, if one of them fits, and another one does not fit into the rest."""
 LEAN: Final = 0.25
 """Share below which fewer bytes would have been enough."""
 FAR: Final = 0.004
@@ -46,3 +48,42 @@ class FetchSize:
         elif fill < LEAN or not waited:
             bytes_now //= 2
         self.bytes = max(self.least, min(bytes_now, self.most // max(partitions, 1)))
+
+
+@define(eq=False)
+class RequestShare:
+    """How much of one request a partition may take, whatever ``FetchSize`` allows it.
+
+    Before the first answer nobody knows which partitions have data, and a few that have much would fill one answer after the other
+    while the rest waits. So all begin with equal parts of a request. The parts double as long as those partitions that have data
+    leave room in the answers, and halve when answers come nearly empty: what has little to read leaves the others their place.
+    """
+
+    bytes: int
+    partitions: int
+    """How many shared a request when they began with equal parts."""
+    batch: int = field(default=0, init=False)
+    """The largest batch that exceeded a part: a broker sends no batch that does, unless it is the first one of the answer."""
+
+    @classmethod
+    def equal(cls, request: int, partitions: int) -> Self:
+        """Return the share of each of so many partitions in a request of so many bytes."""
+        return cls(max(request // max(partitions, 1), 1), partitions)
+
+    def answered(self, request: int, wanted: int, brought: int, fill: float) -> None:
+        """An answer to a ``request`` of so many bytes came. ``wanted``: partitions that the broker is asked for; ``brought``: those
+        of them with records; ``fill``: as ``FetchSize.answered``.
+        """
+        if fill > _ALIKE:
+            self.bytes = max(self.bytes, min(2 * self.bytes, request // brought))
+        elif fill < LEAN:
+            self.batch //= 2
+            self.bytes = max(min(self.bytes, max(self.bytes // 2, request // max(wanted, 1), self.batch)), 1)
+
+    def exceeded(self, batch: int) -> bool:
+        """A batch was larger than a part; return whether it was the largest so far."""
+        if batch <= self.batch:
+            return False
+        self.batch = batch
+        self.bytes = max(self.bytes, batch)
+        return True

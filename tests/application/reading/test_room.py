@@ -1,11 +1,16 @@
 """Room in the fetch buffer: reads that ask for certain partitions in turns throw nothing away that was fetched for others."""
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 import anyio
 import pytest
 
 from kafka_async import TopicPartition
+from kafka_async.testing.simulation import FakeCluster
+from kafka_async.wire import Api
+from tests.virtual import run_virtual_asyncio
 
 from ..support import Consumer, consumer_on, filled, virtual
 
@@ -81,3 +86,127 @@ async def test_paused_partitions_that_fill_the_buffer_hold_up_no_other_one() -> 
         with anyio.fail_after(100):
             while rest < 799:
                 rest += sum(map(len, (await consumer.getmany(timeout_ms=1000)).values()))
+
+
+# Busy partitions beside others.
+
+SMALL_BUFFER = 2_000_000
+"""Bytes: a request for a quarter of them brings 13,000 small records."""
+
+
+def _busy_and_quiet(per_batch: int) -> tuple[FakeCluster, list[TopicPartition], list[TopicPartition]]:
+    """Return a cluster with five partitions of 20,011 records among 23, and the busy and the quiet ones."""
+    cluster, tps = filled(0, 23)
+    busy = [tps[index] for index in (0, 7, 11, 12, 20)]
+    for partition in busy:
+        cluster.fill(partition, 20_011, per_batch=per_batch)
+    return cluster, busy, [partition for partition in tps if partition not in busy]
+
+
+async def _order(consumer: Consumer, way: str) -> AsyncGenerator[TopicPartition, None]:
+    """Yield the partition of each record that is handed out."""
+    while True:
+        if way == "getone":
+            record = await consumer.getone()
+            yield TopicPartition(record.topic, record.partition)
+        elif way == "iteration":
+            async for record in consumer:
+                yield TopicPartition(record.topic, record.partition)
+        elif way == "getarrow":
+            for number in (await consumer.getarrow(timeout_ms=1000))["partition"].to_pylist():
+                yield TopicPartition("t", number)
+        else:
+            for partition, records in (await consumer.getmany(timeout_ms=1000, max_records=617)).items():
+                for _ in records:
+                    yield partition
+
+
+async def _before_all_of(consumer: Consumer, way: str, wanted: set[TopicPartition]) -> int:
+    """Return how many records are handed out before each of these partitions has had its first one."""
+    missing, count = set(wanted), 0
+    async with aclosing(_order(consumer, way)) as order:
+        async for partition in order:
+            missing.discard(partition)
+            if not missing:
+                return count
+            count += 1
+    raise AssertionError
+
+
+@pytest.mark.parametrize("per_batch", [37, 211])
+@pytest.mark.parametrize("way", ["getmany", "getone", "iteration", "getarrow"])
+def test_each_partition_comes_within_10_000_records_however_small_the_buffer_is(way: str, per_batch: int) -> None:
+    async def scenario() -> None:
+        cluster, busy, quiet = _busy_and_quiet(per_batch)
+        for number, partition in enumerate(quiet):
+            cluster.fill(partition, 113 + number, per_batch=per_batch)
+        async with consumer_on(cluster, "t", fetch_buffer_bytes=SMALL_BUFFER) as consumer:
+            assert await _before_all_of(consumer, way, {*busy, *quiet}) < 10_000
+
+    run_virtual_asyncio(scenario)
+
+
+@pytest.mark.parametrize("way", ["getmany", "iteration", "getarrow"])
+def test_a_partition_that_was_quiet_comes_within_10_000_records_beside_busy_ones_that_fill_the_buffer(way: str) -> None:
+    async def scenario() -> None:
+        cluster, _, quiet = _busy_and_quiet(211)
+        async with consumer_on(cluster, "t", fetch_buffer_bytes=SMALL_BUFFER) as consumer:
+            async with aclosing(_order(consumer, way)) as order:
+                for _ in range(5003):
+                    await anext(order)
+            await anyio.sleep(3.0)  # as much is fetched as there is room for
+            cluster.fill(quiet[4], 3)
+            await anyio.sleep(0.01)
+            assert await _before_all_of(consumer, way, {quiet[4]}) < 10_000
+
+    run_virtual_asyncio(scenario)
+
+
+@pytest.mark.parametrize("partitions", [2, 31])
+def test_a_partition_that_alone_has_much_to_read_soon_gets_large_answers(partitions: int) -> None:
+    async def scenario() -> None:
+        cluster, (busy, *_) = filled(0, partitions)
+        for _ in range(60):
+            cluster.produce(busy, *[bytes(1000)] * 100)
+        async with consumer_on(cluster, "t") as consumer:
+            found = 0
+            while found < 6000:
+                found += sum(map(len, (await consumer.getmany(timeout_ms=1000, max_records=6000)).values()))
+            assert len(cluster.asked(Api.FETCH)) <= 16
+
+    run_virtual_asyncio(scenario)
+
+
+@pytest.mark.parametrize(("partitions", "much"), [(2, 1), (31, 1), (31, 4), (200, 3)])
+def test_partitions_with_much_to_read_are_read_as_fast_beside_idle_ones_as_alone(partitions: int, much: int) -> None:
+    """Brokers hold requests for partitions that have nothing. None of the others waits for that."""
+
+    async def scenario() -> None:
+        cluster, tps = filled(0, partitions)
+        for partition in tps[:much]:
+            for _ in range(160 // much):
+                cluster.produce(partition, *[bytes(1000)] * 50)
+        count = 160 // much * much * 50
+        async with consumer_on(cluster, "t") as consumer:
+            found, began = 0, anyio.current_time()
+            while found < count:
+                found += sum(map(len, (await consumer.getmany(timeout_ms=1000, max_records=500)).values()))
+                await anyio.sleep(0.002)
+            assert anyio.current_time() - began < 0.2
+
+    run_virtual_asyncio(scenario)
+
+
+def test_an_application_that_does_not_read_costs_no_more_requests_than_an_idle_one() -> None:
+    async def scenario() -> None:
+        cluster, (busy, *_) = filled(0, 3)
+        for _ in range(40):
+            cluster.produce(busy, *[bytes(1000)] * 50)
+        async with consumer_on(cluster, "t", fetch_buffer_bytes=300_000) as consumer:
+            await consumer.getmany(timeout_ms=1000, max_records=1)
+            await anyio.sleep(10)
+            since = anyio.current_time()
+            await anyio.sleep(60)
+            assert len(cluster.asked(Api.FETCH, since=since)) <= 121
+
+    run_virtual_asyncio(scenario)

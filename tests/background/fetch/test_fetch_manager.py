@@ -751,7 +751,7 @@ def test_brokers_that_find_no_room_take_turns() -> None:
 def test_a_partition_with_its_share_unread_is_left_out_and_the_others_go_on() -> None:
     world = World(fetch_buffer_bytes=16_000, max_partition_fetch_bytes=2000)
     world.fetching({A: 0, B: 0})
-    world.answer(FetchRequest, fetched(data(A, records(0, 1, size=5000)), data(B)), 0.1)
+    world.answer(FetchRequest, fetched(data(A, records(0, 1, size=8000)), data(B)), 0.1)
     (request,) = world.poll(0.1)
     assert isinstance(request, FetchRequest)
     assert [gone.partitions for gone in request.forgotten_topics_data] == [(0,)]
@@ -760,6 +760,24 @@ def test_a_partition_with_its_share_unread_is_left_out_and_the_others_go_on() ->
     (request,) = world.poll(0.5)
     assert isinstance(request, FetchRequest)
     assert asked(request) == {0: 1}
+
+
+def test_brokers_hold_requests_longer_and_longer_while_a_partition_is_left_out() -> None:
+    """The first ones are short, since the application may soon have read; and it may not read at all."""
+    world = World(fetch_buffer_bytes=16_000, max_partition_fetch_bytes=2000)
+    world.fetching({A: 0, B: 0})
+    world.answer(FetchRequest, fetched(data(A, records(0, 1, size=8000)), data(B)), 0.1)
+    waits = []
+    for now in range(1, 11):
+        world.poll(now)
+        (request,) = world.waiting(FetchRequest)
+        waits.append(request.max_wait_ms)
+        world.answer(FetchRequest, fetched(), now + 0.5)
+    assert waits == [5, 10, 20, 40, 80, 160, 320, 500, 500, 500]
+    world.read_all()
+    world.poll(11)
+    (request,) = world.waiting(FetchRequest)
+    assert (asked(request), request.max_wait_ms) == ({0: 1}, 500)
 
 
 def test_a_partition_with_a_little_unread_stays_in_the_session() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_async.background.fetch.fetch_size import FAR, FULL, LEAN, FetchSize
+from kafka_async.background.fetch.fetch_size import FAR, FULL, LEAN, FetchSize, RequestShare
 from kafka_async.wire.messages import FetchRequest
 
 from ..support import A, B, World, data, fetched, records
@@ -103,3 +103,59 @@ def test_an_application_that_does_not_wait_gets_no_more_at_once() -> None:
         world.answer(FetchRequest, fetched(data(A, held), data(B)), number * 0.1)
         world.poll(number * 0.1)
     assert asked_bytes(world) == [MIB]
+
+
+# What is one partition's beside others.
+
+
+def test_a_part_of_a_request_doubles_while_there_is_room_and_is_never_more_than_fits() -> None:
+    share = RequestShare.equal(1200, 24)
+    seen = []
+    for _ in range(5):
+        share.answered(1200, 24, 4, 1.0)
+        seen.append(share.bytes)
+    assert seen == [100, 200, 300, 300, 300]
+
+
+def test_a_part_becomes_an_equal_one_again_if_answers_come_nearly_empty() -> None:
+    share = RequestShare.equal(1200, 24)
+    for _ in range(5):
+        share.answered(1200, 24, 1, 1.0)
+    seen = []
+    for _ in range(6):
+        share.answered(1200, 24, 1, LEAN / 2)
+        seen.append(share.bytes)
+    assert seen == [600, 300, 150, 75, 50, 50]
+
+
+def test_a_part_is_not_smaller_than_the_batches_that_come() -> None:
+    """Or each answer would have one batch of one partition."""
+    share = RequestShare.equal(1200, 24)
+    assert share.exceeded(170)
+    assert not share.exceeded(170)
+    assert not share.exceeded(90)
+    assert share.bytes == 170
+
+
+@given(
+    st.integers(1, 2**31),
+    st.integers(0, 5000),
+    st.lists(st.tuples(st.integers(1, 2**31), st.integers(0, 5000), st.integers(1, 5000), st.floats(0, 2)), max_size=50),
+)
+def test_a_part_is_always_something_and_grows_no_more_than_there_was_room_for(
+    request_bytes: int, partitions: int, answers: list[tuple[int, int, int, float]]
+) -> None:
+    share = RequestShare.equal(request_bytes, partitions)
+    for asked_for, wanted, brought, fill in answers:
+        before = share.bytes
+        share.answered(asked_for, wanted, brought, fill)
+        assert share.bytes >= 1
+        assert share.bytes <= before or share.bytes * brought <= asked_for
+
+
+def test_all_partitions_begin_with_equal_parts_of_a_request_that_cannot_hold_them_all() -> None:
+    world = World(fetch_buffer_bytes=16_000, max_partition_fetch_bytes=2000)
+    world.fetching({A: 0, B: 0})
+    request = world.waiting(FetchRequest)[0]
+    assert sum(asked_bytes(world)) <= request.max_bytes
+    assert len(set(asked_bytes(world))) == 1
