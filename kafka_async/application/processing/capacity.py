@@ -6,7 +6,7 @@ Bytes are seldom counted: not while as many records of the largest size so far w
 from collections.abc import Callable, Sequence
 from math import inf
 
-from ...values import define
+from ...values import define, field
 
 
 @define(eq=False)
@@ -17,13 +17,13 @@ class Room:
     bytes: float = inf
     largest: int = 0
     """Bytes of the largest record so far."""
-    average: float = 1.0
-    """Bytes of a record, among those received last."""
+    _last: Sequence[int] = field(default=(1,), init=False)
+    """Bytes of the records received last."""
 
     def receive(self, sizes: Sequence[int]) -> None:
         """Learn the sizes of records, in bytes."""
         self.largest = max(self.largest, max(sizes))
-        self.average = max(1.0, sum(sizes) / len(sizes))
+        self._last = sizes
 
     def limit(self, wanted: int, load: int, held_bytes: Callable[[], int]) -> int:
         """Return for how many of the ``wanted`` records there is room in bytes, beside ``load`` that are held; one if none is."""
@@ -32,7 +32,8 @@ class Room:
         left = self.bytes - held_bytes()
         if left <= 0:
             return 0 if load else 1
-        return max(1, min(wanted, int(left // self.average)))
+        average = max(1.0, sum(self._last) / len(self._last))
+        return max(1, min(wanted, int(left // average)))
 
 
 def room(limits: "Room | int") -> Room:

@@ -10,7 +10,6 @@ are found by the array's own search; marking a record costs the same however man
 from collections import deque
 from collections.abc import Sequence
 from itertools import compress
-from operator import add, itemgetter
 from typing import Any, Final
 
 from ...model import ConsumerRecord, OffsetAndMetadata, TopicPartition
@@ -30,8 +29,6 @@ _COMPACT_AT: Final = 4096
 """After so many done records at the front the arrays give their room back."""
 _LOOK_AFTER: Final = 100
 """Records that are done before it is counted again how many are in the map."""
-_KEY_SIZE: Final = itemgetter(Record._fields.index("serialized_key_size"))
-_VALUE_SIZE: Final = itemgetter(Record._fields.index("serialized_value_size"))
 _NEGATED: Final = bytes([1]) + bytes(255)
 """For ``translate``: 0 becomes 1, and everything else 0."""
 _RUN_BYTES: Final = 2
@@ -86,7 +83,7 @@ class PartitionProgress:
                 if record.leader_epoch != epoch:
                     epoch = record.leader_epoch
                     self._arrivals.append((number + index, now, epoch))
-        self.last_sizes = list(map(add, map(_KEY_SIZE, records), map(_VALUE_SIZE, records)))
+        self.last_sizes = [record.serialized_key_size + record.serialized_value_size for record in records]
         self._sizes += self.last_sizes
         self._offsets += [record.offset for record in records]
         self._flags += bytes(len(records))

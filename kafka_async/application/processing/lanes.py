@@ -216,8 +216,8 @@ class Lanes:
         if lane is None:
             return
         lanes = item.part.lanes
-        behind = lanes[lane]
-        if behind and self.held_up.lanes:
+        behind, held_up = lanes[lane], self.held_up.lanes
+        if behind and held_up:
             self._catch_up(lanes, lane, behind)
         while behind:
             following = behind.popleft()
@@ -228,7 +228,7 @@ class Lanes:
             else:
                 self._offer(following)
             return
-        if held_up := self.held_up.lanes:
+        if held_up:
             held_up.discard((id(lanes), lane))
         del lanes[lane]
 
