@@ -223,6 +223,26 @@ async def test_one_record_that_cannot_be_served_is_no_outage() -> None:
 
 
 @virtual
+async def test_one_record_that_cannot_be_served_keeps_those_that_come_seldom_waiting_for_a_while_only() -> None:
+    some, needed = world(), Dependency()
+
+    async def handle(record: Record) -> None:
+        if record.offset == 0:
+            raise ConnectionError("its own")
+        await needed.handle(record)
+
+    breaker = Breaker(ConnectionError, in_a_row=1, probe_after=1)
+    async with processed(some, handle, order="none", concurrency=2, breaker=breaker, on_failure=needed.give_up) as run:
+        for _ in range(12):
+            some.produce(1)
+            await anyio.sleep(30)
+        assert needed.given_up == [0]
+        assert sorted(needed.served) == [(0, offset) for offset in range(1, 12)]
+        assert run.statistics().breaker == "closed"
+    assert some.committed() == 12
+
+
+@virtual
 async def test_a_dependency_that_flaps_fills_no_topic_of_dead_letters() -> None:
     some, needed = world(3), Dependency()
     for partition in range(3):
