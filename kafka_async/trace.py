@@ -209,12 +209,12 @@ class Listener(Protocol):
     def __call__(self, event: TraceEvent, /) -> None: ...
 
 
-def partition_names(partitions: Iterable[TopicPartition]) -> str:
-    """Return partitions as ``orders-0,1,2 payments-0``, in order."""
+def partition_names(partitions: Iterable[TopicPartition], mark: str = "-") -> str:
+    """Return partitions as ``orders-0,1,2 payments-0``, in order. ``mark``: what stands behind a topic."""
     by_topic: dict[str, list[str]] = {}
     for topic, partition in sorted(partitions):
         by_topic.setdefault(topic, []).append(str(partition))
-    return " ".join(f"{topic}-{','.join(numbers)}" for topic, numbers in by_topic.items())
+    return " ".join(f"{topic}{mark}{','.join(numbers)}" for topic, numbers in by_topic.items())
 
 
 def plural(count: int) -> str:

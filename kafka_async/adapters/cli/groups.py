@@ -13,6 +13,7 @@ from ...config import ConsumerConfig
 from ...config.spelling import did_you_mean
 from ...errors import GroupIdNotFound, IllegalStateError, KafkaError
 from ...model import OffsetAndMetadata, TopicPartition
+from ...trace import partition_names
 from ..admin import LETTERS_TO, Admin, Client, DeadLetterTopic, DescribedMember, Group, GroupListing, ShareOffset, batches, certain
 from .consumer_options import Brokers, CommandConfig, Settings, admin_options
 from .done_maps import Committed, read_maps
@@ -340,10 +341,7 @@ def description_json(group: Group, rows: Iterable[GroupProgress], letters: DeadL
 
 def names_of(partitions: Iterable[TopicPartition]) -> str:
     """Return partitions as ``orders:0,1,2 payments:0``, the way ``offsets reset --topic`` takes them."""
-    by_topic: dict[str, list[str]] = {}
-    for topic, partition in sorted(partitions):
-        by_topic.setdefault(topic, []).append(str(partition))
-    return " ".join(f"{topic}:{','.join(numbers)}" for topic, numbers in by_topic.items())
+    return partition_names(partitions, ":")
 
 
 # --- delete ---------------------------------------------------------------------------------------------------------------------

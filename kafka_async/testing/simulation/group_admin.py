@@ -28,7 +28,7 @@ from ...wire.messages.admin import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from .groups.assignor import Part
+from .groups.assignor import Part, by_topic
 
 if TYPE_CHECKING:
     from .broker import FakeBroker
@@ -140,10 +140,10 @@ def _describe_consumer(broker: "FakeBroker", name: str, error: int) -> Described
 
 def named(cluster: "FakeCluster", parts: frozenset[Part]) -> NamedAssignment:
     """Return partitions with the names of their topics."""
-    found = []
-    for topic_id in sorted({topic_id for topic_id, _ in parts}):
-        indexes = tuple(sorted(index for other, index in parts if other == topic_id))
-        found.append(NamedTopicPartitions(topic_id=topic_id, topic_name=cluster.name_of(topic_id) or "", partitions=indexes))
+    found = (
+        NamedTopicPartitions(topic_id=topic_id, topic_name=cluster.name_of(topic_id) or "", partitions=indexes)
+        for topic_id, indexes in by_topic(parts).items()
+    )
     return NamedAssignment(topic_partitions=tuple(found))
 
 

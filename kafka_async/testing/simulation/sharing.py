@@ -31,7 +31,7 @@ from ...wire.messages import (
     ShareTopicPartitions,
 )
 from . import dead_letters
-from .groups.assignor import Part
+from .groups.assignor import Part, by_topic
 from .groups.consumer import Refused
 from .groups.share import ShareGroup, ShareMember
 from .kafka_settings import duration
@@ -410,11 +410,5 @@ class Shares:
 
 
 def _assignment_of(parts: frozenset[Part]) -> ShareAssignment:
-    topics: dict[UUID, list[int]] = {}
-    for topic_id, index in sorted(parts, key=lambda part: (part[0].int, part[1])):
-        topics.setdefault(topic_id, []).append(index)
-    return ShareAssignment(
-        topic_partitions=tuple(
-            ShareTopicPartitions(topic_id=topic_id, partitions=tuple(found)) for topic_id, found in topics.items()
-        )
-    )
+    topics = by_topic(parts).items()
+    return ShareAssignment(topic_partitions=tuple(ShareTopicPartitions(topic_id=each, partitions=found) for each, found in topics))

@@ -1,12 +1,20 @@
 """The assignments that a coordinator makes: even and then as close to the previous one as possible, or a range for each member."""
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any, Final, TypeAlias, TypeVar
 from uuid import UUID
 
 Part: TypeAlias = tuple[UUID, int]
 """A partition, by the id of its topic."""
 P = TypeVar("P", bound=tuple[Any, int])
+
+
+def by_topic(parts: Iterable[Part]) -> dict[UUID, tuple[int, ...]]:
+    """Return partitions by the id of their topic, in order."""
+    topics: dict[UUID, list[int]] = {}
+    for topic_id, index in sorted(parts):
+        topics.setdefault(topic_id, []).append(index)
+    return {topic_id: tuple(indexes) for topic_id, indexes in topics.items()}
 
 
 def uniform(subscribed: Mapping[str, Set[P]], before: Mapping[str, Set[P]]) -> dict[str, frozenset[P]]:

@@ -48,7 +48,7 @@ from ..kafka_settings import GROUP
 from ..sharing import Shares
 from ..traffic import Caller
 from ..waking import Answering
-from .assignor import ASSIGNORS, Part
+from .assignor import ASSIGNORS, Part, by_topic
 from .classic import ClassicGroup, ClassicMember, State
 from .consumer import LEAVES, ConsumerGroup, ConsumerMember, Refused, owned_by
 from .fellows import Fellow
@@ -519,12 +519,8 @@ def _has_programs(group: ClassicGroup | ConsumerGroup | None) -> bool:
 
 
 def _assignment_of(parts: frozenset[Part]) -> Assignment:
-    topics: dict[UUID, list[int]] = {}
-    for topic_id, index in sorted(parts, key=lambda part: (part[0].int, part[1])):
-        topics.setdefault(topic_id, []).append(index)
-    return Assignment(
-        topic_partitions=tuple(TopicPartitions(topic_id=topic_id, partitions=tuple(found)) for topic_id, found in topics.items())
-    )
+    topics = by_topic(parts).items()
+    return Assignment(topic_partitions=tuple(TopicPartitions(topic_id=each, partitions=found) for each, found in topics))
 
 
 def find_coordinator(broker: "FakeBroker", request: FindCoordinatorRequest, version: int, error: int) -> FindCoordinatorResponse:
