@@ -15,7 +15,14 @@ from enum import Enum
 from typing import Final, Protocol
 
 from ...config import ConsumerConfig
-from ...errors import CoordinatorNotAvailableError, KafkaError, MalformedResponseError, NodeNotReadyError, for_code
+from ...errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    KafkaError,
+    MalformedResponseError,
+    NodeNotReadyError,
+    for_code,
+)
 from ...model import Node
 from ...network import UnsentRequest
 from ...states import StateTable
@@ -28,7 +35,8 @@ _OUTAGE: Final = "the coordinator"
 """The outage from when the coordinator is lost until another broker is named, or the same one has served us again."""
 
 GRACE: Final = 1.0
-"""Seconds for which a cluster may name no coordinator at first: the first group of a new cluster has its topic created."""
+"""Seconds for which a cluster may name no coordinator at first, and the one that it then names may load what it knows of groups:
+the first group of a new cluster has its topic created."""
 
 
 class SearchState(Enum):
@@ -149,6 +157,10 @@ class FindCoordinatorManager:
         if self._unproven:
             self._unproven = False
             self.trace(Recovered(now=now, outage=_OUTAGE, subject="group"))
+
+    def is_settling_in(self, error: KafkaError, now: float) -> bool:
+        """Whether this answer of the coordinator is no fault yet: it was named a moment ago, and loads what it knows of groups."""
+        return isinstance(error, CoordinatorLoadInProgressError) and now < self._found_at + GRACE
 
     # --- the conversation ------------------------------------------------------------------------------------------------------
 

@@ -61,6 +61,10 @@ class CoordinatorAccess(Protocol):
 
     def served(self, now: float) -> None: ...
 
+    def is_settling_in(self, error: KafkaError, now: float) -> bool:
+        """Whether this answer of the coordinator is no fault yet."""
+        ...
+
 
 class Membership(RequestManager, Protocol):
     """One consumer's membership in its group.

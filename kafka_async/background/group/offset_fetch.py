@@ -278,6 +278,8 @@ class OffsetFetchManager:
             self.on_error(error)
 
     def _report(self, error: KafkaError, now: float) -> None:
+        if self.group.coordinator.is_settling_in(error, now):
+            return
         text = f"committed offsets of group {self.config.group_id!r} cannot be read yet; trying again"
         self.trace(Fault(now=now, text=text, error=error, subject="commit", outage=_OUTAGE))
 

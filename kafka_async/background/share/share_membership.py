@@ -393,6 +393,8 @@ class ShareMembership:
         else:
             self._refused(error, now)
             return
+        if self.coordinator.is_settling_in(error, now):
+            return
         self.trace(Fault(now=now, text="a heartbeat of the share group failed", error=error, subject="group", outage=_HEARTBEATS))
 
     def _refused(self, error: KafkaError, now: float) -> None:

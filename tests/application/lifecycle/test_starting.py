@@ -1,5 +1,6 @@
 """How a consumer starts: what it waits for, what it survives, and what it fails with."""
 
+import logging
 import re
 from typing import Any
 
@@ -7,9 +8,10 @@ import anyio
 import pytest
 
 import kafka_async
-from kafka_async import ConsumerState, KafkaConsumer
+from kafka_async import ConsumerState, KafkaConsumer, ShareConsumer
 from kafka_async.errors import (
     ConsumerStoppedError,
+    CoordinatorLoadInProgressError,
     IllegalStateError,
     InvalidTopicError,
     KafkaTimeoutError,
@@ -313,3 +315,32 @@ async def test_start_says_what_it_waits_for_if_another_member_does_not_read(capl
             waits = [text for text in said if "still no assignment: the group waits for members" in text]
             assert len(waits) == 1
             assert [text for text in said if "started without an assignment" in text]
+
+
+@pytest.mark.parametrize("seconds", [0.7, 3.0])
+@pytest.mark.parametrize("kind", ["classic", "consumer", "assigned", "share"])
+@virtual
+async def test_a_coordinator_that_loads_for_a_second_at_first_is_no_fault(
+    kind: str, seconds: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first group of a new cluster has its topic created: brokers name a coordinator, which then loads what is empty."""
+    cluster, tps = filled()
+
+    def load(*_: object) -> int | None:
+        return CoordinatorLoadInProgressError.errno if anyio.current_time() < seconds else None
+
+    for api in (Api.JOIN_GROUP, Api.CONSUMER_GROUP_HEARTBEAT, Api.OFFSET_FETCH, Api.SHARE_GROUP_HEARTBEAT):
+        cluster.control(api, load, keep=True)
+    options: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers, "transport_factory": cluster.network}
+    consumer: KafkaConsumer[Any, Any] | ShareConsumer[Any, Any]
+    if kind == "share":
+        consumer = ShareConsumer("t", group_id="g", **options)
+    else:
+        protocol: Any = "classic" if kind == "assigned" else kind
+        consumer = KafkaConsumer(*(() if kind == "assigned" else ("t",)), group_id="g", group_protocol=protocol, **options)
+        if kind == "assigned":
+            consumer.assign(tps)
+    async with consumer:
+        await consumer.getmany(timeout_ms=8000)
+    warned = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert bool(warned) == (seconds > 1), warned

@@ -596,6 +596,8 @@ class ClassicMembership:
                 if asked is not None:
                     self._lookup.coordinator.lost(asked.id, error, now)
                 self._lookup.coordinator.request(now)
+            case Verdict.RETRY if self._lookup.coordinator.is_settling_in(error, now):
+                pass
             case Verdict.RETRY:
                 text = f"the coordinator of group {self.config.group_id!r} cannot answer yet; trying again"
                 self.trace(Fault(now=now, text=text, error=error, subject="group", outage=_ANSWERS))

@@ -419,6 +419,8 @@ class ConsumerMembership:
 
     def _again(self, error: KafkaError, now: float) -> None:
         self._conversation.backoff.failed(now)
+        if self._lookup.coordinator.is_settling_in(error, now):
+            return
         text = f"group {self._group!r}: the heartbeat failed; trying again"
         self.trace(Fault(now=now, text=text, error=error, subject="group", outage=_HEARTBEATS))
 

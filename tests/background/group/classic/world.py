@@ -102,6 +102,9 @@ class Coordinator:
     def served(self, now: float) -> None:
         self.served_at = now
 
+    def is_settling_in(self, error: KafkaError, now: float) -> bool:
+        return False
+
     def found(self, node: Node) -> None:
         self.coordinator = self.latest = node
 

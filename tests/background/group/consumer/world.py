@@ -76,6 +76,9 @@ class FakeCoordinator:
     def served(self, now: float) -> None:
         self.served_at = now
 
+    def is_settling_in(self, error: KafkaError, now: float) -> bool:
+        return False
+
 
 @define(eq=False)
 class FakeMetadata:
