@@ -7,6 +7,7 @@ broker would.
 
 import gzip
 import struct
+from typing import Final
 
 import cramjam
 from attrs import frozen
@@ -62,6 +63,8 @@ class BatchSpec:
 
 def varint(value: int) -> bytes:
     """Return the zigzag encoding of a signed integer of up to 64 bits."""
+    if -64 <= value < 64:  # nearly all of them
+        return _SHORT[value]
     unsigned = (value << 1 ^ value >> 63) & (2**64 - 1)
     encoded = bytearray()
     while unsigned >= 0x80:
@@ -69,6 +72,10 @@ def varint(value: int) -> bytes:
         unsigned >>= 7
     encoded.append(unsigned)
     return bytes(encoded)
+
+
+_SHORT: Final = [bytes([value << 1]) for value in range(64)] + [bytes([(-value << 1) - 1]) for value in range(-64, 0)]
+"""The encodings of one byte, those of negative numbers at the end, where an index below 0 finds them."""
 
 
 def sized(data: bytes | None) -> bytes:

@@ -18,6 +18,7 @@ from ...wire import Api, Response
 from .broker import FakeBroker
 from .config_admin import BrokerSettings
 from .groups import Groups
+from .groups.offsets import CommittedPositions
 from .handlers import HANDLERS, Handler
 from .kafka_settings import TopicSettings, topic_settings
 from .link import FakeNetwork, Server
@@ -104,7 +105,7 @@ class FakeCluster:
         return self.groups.settings
 
     @property
-    def committed(self) -> dict[tuple[str, TopicPartition], int]:
+    def committed(self) -> CommittedPositions:
         """Committed offsets, by group and partition."""
         return self.groups.offsets.positions
 

@@ -68,7 +68,7 @@ def write(cluster: "FakeCluster", group: str, source: TopicPartition, given_up: 
 
 def _record(log: PartitionLog, offset: int) -> RecordSpec | None:
     """Return a record, without the headers that it had; ``None`` if it is in the log no longer."""
-    batch = next((each for each in log.batches if each.base_offset <= offset <= each.last_offset), None)
+    batch = next(log.between(offset, offset + 1), None)
     if batch is None or offset < log.start:
         return None
     return next((record for record in read_records(batch.data) if batch.base_offset + record.delta == offset), None)

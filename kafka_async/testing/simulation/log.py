@@ -3,6 +3,7 @@
 Batches are built with ``batches.py``, which is written from the format and not from the decoder.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
 from attrs import define, evolve, field, frozen
@@ -212,14 +213,21 @@ class PartitionLog:
             return b""
         found: list[bytes] = []
         size = 0
-        for batch in self.batches:
-            if batch.last_offset < offset or batch.base_offset >= limit:
-                continue
+        for batch in self.between(offset, limit):
             if size + len(batch.data) > max_bytes and (found or not whole):
                 break
             found.append(batch.data)
             size += len(batch.data)
         return b"".join(found)
+
+    def between(self, offset: int, limit: int) -> Iterator[StoredBatch]:
+        """Yield the batches from the one that holds ``offset``, or the next, to the last that begins before ``limit``."""
+        # Searched for and not walked to: consumers that follow a long log ask for its end thousands of times.
+        for index in range(bisect_left(self.batches, offset, key=_last_offset), len(self.batches)):
+            batch = self.batches[index]
+            if batch.base_offset >= limit:
+                return
+            yield batch
 
     def read_all(self, *, committed: bool) -> list[StoredBatch]:
         """Return all batches that a reader may see."""
@@ -267,6 +275,10 @@ class PartitionLog:
 
     def _index(self, offset: int) -> int:
         return next(i for i, batch in enumerate(self.batches) if batch.base_offset <= offset <= batch.last_offset)
+
+
+def _last_offset(batch: StoredBatch) -> int:
+    return batch.last_offset
 
 
 def _holds(records: tuple[RecordSpec, ...], stamp: tuple[int, int], batch: StoredBatch) -> bool:

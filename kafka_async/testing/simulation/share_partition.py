@@ -76,19 +76,22 @@ class SharePartition:
     """Offsets from ``start`` on that were delivered at least once."""
     given_up: list[GivenUp] = field(factory=list)
     """What was given up since the list was last taken."""
+    _locked: dict[int, InFlightOffset] = field(factory=dict)
+    """Those of ``flight`` that a member has: each request looks at their time, and thousands of others may be in flight."""
+    _taken: set[int] = field(factory=set)
+    """Those of ``flight`` that nobody can get: locked or done."""
 
     # --- time ------------------------------------------------------------------------------------------------------------------
 
     def expire(self, now: float, limits: Limits) -> None:
         """End the locks whose time is over."""
-        for offset, each in self.flight.items():
-            if each.state is _S.ACQUIRED and each.until <= now:
-                self._give_back(offset, each, limits)
+        for offset, each in [(offset, each) for offset, each in self._locked.items() if each.until <= now]:
+            self._give_back(offset, each, limits)
         self._advance()
 
     def next_deadline(self) -> float:
         """Return when the first lock ends."""
-        return min((each.until for each in self.flight.values() if each.state is _S.ACQUIRED), default=inf)
+        return min((each.until for each in self._locked.values()), default=inf)
 
     @property
     def settled(self) -> int:
@@ -97,9 +100,8 @@ class SharePartition:
 
     def release(self, member: str | None, limits: Limits) -> None:
         """Take back what a member holds; ``None``: what any member holds."""
-        for offset, each in self.flight.items():
-            if each.state is _S.ACQUIRED and member in (None, each.member):
-                self._give_back(offset, each, limits)
+        for offset, each in [(offset, each) for offset, each in self._locked.items() if member in (None, each.member)]:
+            self._give_back(offset, each, limits)
         self._advance()
 
     def take_given_up(self) -> list[GivenUp]:
@@ -109,20 +111,30 @@ class SharePartition:
 
     def _give_back(self, offset: int, each: InFlightOffset, limits: Limits) -> None:
         each.state = _S.ARCHIVED if each.count >= limits.deliveries else _S.AVAILABLE
-        each.member, each.until = "", inf
+        self._unlock(offset, each)
         if each.state is _S.ARCHIVED:
             self.given_up.append(GivenUp(offset, each.count, TOO_OFTEN))
+
+    def _unlock(self, offset: int, each: InFlightOffset) -> None:
+        each.member, each.until = "", inf
+        del self._locked[offset]
+        if each.state is _S.AVAILABLE:
+            self._taken.discard(offset)
 
     def _advance(self) -> None:
         while self.start in self.flight and self.flight[self.start].state in DONE:
             del self.flight[self.start]
+            self._taken.discard(self.start)
             self.start += 1
 
     def log_moved(self, log: PartitionLog) -> None:
         """Follow the start of the log."""
         if log.start > self.start:
             self.start = log.start
-            self.flight = {offset: each for offset, each in self.flight.items() if offset >= self.start}
+            for offset in [offset for offset in self.flight if offset < self.start]:
+                del self.flight[offset]
+                self._locked.pop(offset, None)
+                self._taken.discard(offset)
             self._advance()
 
     # --- acquiring -------------------------------------------------------------------------------------------------------------
@@ -134,9 +146,9 @@ class SharePartition:
         found: list[bytes] = []
         ranges: list[AcquiredRecords] = []
         size, count = 0, 0
-        room = limits.locks - sum(each.state is _S.ACQUIRED for each in self.flight.values())
+        room = limits.locks - len(self._locked)
         for batch in self._readable(log, limits):
-            free = [offset for offset in self._offsets(batch) if self._is_free(offset)]
+            free = [offset for offset in self._offsets(batch) if offset not in self._taken]
             free = free[: min(room, wanted.records - count if wanted.strict else room)]
             if not free:
                 continue
@@ -151,12 +163,12 @@ class SharePartition:
 
     def _readable(self, log: PartitionLog, limits: Limits) -> Iterator[StoredBatch]:
         end = log.last_stable_offset if limits.committed else log.high_watermark
-        for batch in log.batches:
-            if batch.last_offset < self.start or batch.base_offset >= end:
-                continue
+        for batch in log.between(self.start, end):
             if limits.committed and log.is_aborted(batch):
                 for offset in self._offsets(batch):
                     self.flight[offset] = InFlightOffset(_S.ARCHIVED)
+                    self._locked.pop(offset, None)
+                    self._taken.add(offset)
                 self._advance()
                 continue
             yield batch
@@ -164,15 +176,13 @@ class SharePartition:
     def _offsets(self, batch: StoredBatch) -> range:
         return range(max(batch.base_offset, self.start), batch.last_offset + 1)
 
-    def _is_free(self, offset: int) -> bool:
-        known = self.flight.get(offset)
-        return known is None or known.state is _S.AVAILABLE
-
     def _lock(self, offsets: Iterable[int], member: str, until: float) -> Iterator[AcquiredRecords]:
         for offset in offsets:
             each = self.flight.setdefault(offset, InFlightOffset())
             each.state, each.member, each.until = _S.ACQUIRED, member, until
             each.count += 1
+            self._locked[offset] = each
+            self._taken.add(offset)
         # Neighbours with the same delivery count make one range.
         for (_, count), run in groupby(enumerate(offsets), lambda at: (at[1] - at[0], self.flight[at[1]].count)):
             some = [offset for _, offset in run]
@@ -217,4 +227,4 @@ class SharePartition:
             each.state = _S.ACKNOWLEDGED if kind == ACCEPT else _S.ARCHIVED
             if kind == REJECT:
                 self.given_up.append(GivenUp(offset, each.count, REJECTED))
-            each.member, each.until = "", inf
+            self._unlock(offset, each)

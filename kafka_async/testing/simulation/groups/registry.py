@@ -110,7 +110,7 @@ class Groups:
 
     def names(self) -> set[str]:
         """Return the groups that have, or had, members or committed offsets."""
-        return {*self.classic, *self.consumer, *self.shares.groups, *(group for group, _ in self.offsets.positions)}
+        return {*self.classic, *self.consumer, *self.shares.groups, *self.offsets.positions.groups}
 
     def members(self, group_id: str) -> list[str]:
         """Return the ids of the members of a group of either protocol."""
