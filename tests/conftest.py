@@ -93,6 +93,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     return ByKind(config, log)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Nothing that is collected becomes garbage before all is there: looking for garbage again and again finds none."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_finish() -> None:
     """Tests collect garbage, time and again: thousands of test items are none of it."""
     gc.collect()

@@ -52,18 +52,20 @@ class Scrapes:
     """What a program showed, every 15 seconds."""
 
     count: int = 0
-    series: dict[tuple[str, Labels], list[float | None]] = field(factory=dict)
+    series: dict[str, dict[Labels, list[float | None]]] = field(factory=dict)
+    """By name: an expression is about one metric, and there are hundreds."""
 
     def add(self, text: str) -> None:
         """Add what a scrape returned."""
-        found = {
-            (sample.name, frozenset(sample.labels.items())): sample.value
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-        }
-        for key in self.series.keys() | found.keys():
-            self.series.setdefault(key, [None] * self.count).append(found.get(key))
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                known = self.series.setdefault(sample.name, {})
+                known.setdefault(frozenset(sample.labels.items()), [None] * self.count).append(sample.value)
         self.count += 1
+        for each in self.series.values():
+            for values in each.values():
+                if len(values) < self.count:
+                    values.append(None)
 
     def firing(self, rules: Iterable[Rule]) -> set[str]:
         """Return the alerts that fired at some time."""
@@ -85,16 +87,16 @@ class Scrapes:
                 "series": f"{name}{{{','.join(f'{label}={json.dumps(value)}' for label, value in sorted(labels))}}}",
                 "values": " ".join("_" if value is None else f"{value:f}" for value in values),
             }
-            for (name, labels), values in self.series.items()
+            for name, each in self.series.items()
             if name.startswith("org_apache_kafka_")
+            for labels, values in each.items()
         ]
 
     def of(self, name: str) -> dict[Labels, list[float | None]]:
         """Return the series of a metric. Raises ``KeyError`` if there are none."""
-        found = {labels: values for (each, labels), values in self.series.items() if each == name}
-        if not found:
+        if name not in self.series:
             raise KeyError(f"no scrape has the metric {name}")
-        return found
+        return self.series[name]
 
 
 def evaluate(expr: str, scrapes: Scrapes, at: int) -> Vector:

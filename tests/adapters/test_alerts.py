@@ -299,7 +299,7 @@ STATES: dict[Callable[[Program], Awaitable[None]], set[str]] = {
 
 def about(program: Program) -> list[Rule]:
     """Return the rules for the kind of consumer that a program has. The others' metrics are not there."""
-    shared = any(name.startswith("org_apache_kafka_consumer_share_") for name, _ in program.scrapes.series)
+    shared = any(name.startswith("org_apache_kafka_consumer_share_") for name in program.scrapes.series)
     return [rule for rule in RULES if ("_share_" in rule.expr) == shared]
 
 
@@ -312,7 +312,7 @@ def test_a_state_fires_its_own_alert_and_no_other(state: Callable[[Program], Awa
     program = scraped(state)
     rules = about(program)
     # A consumer without process has no metrics of it; Prometheus returns nothing there.
-    processed = any("_processing_" in name for name, _ in program.scrapes.series)
+    processed = any("_processing_" in name for name in program.scrapes.series)
     rules = [rule for rule in rules if processed or "_processing_" not in rule.expr]
     assert program.scrapes.firing(rules) == STATES[state]
 

@@ -16,26 +16,30 @@ AHEAD_OF_KIO = frozenset({(Api.API_VERSIONS, 5)})
 """Those that ``kio``, the second reader of every message, does not have yet."""
 
 KNOWN_ERROR_CODES = st.sampled_from([-1, 0, 1, 16, 27, 35, 113])
+# Made once: thousands of fields are alike, and making a strategy takes longer than drawing from it.
+_TEXTS = st.text(st.characters(codec="utf-8"), max_size=20)
+_BYTES = st.binary(max_size=20)
+_BOOLEANS = st.booleans()
+_UUIDS = st.none() | st.integers(1, 2**128 - 1).map(lambda number: UUID(int=number))
 _BITS = {"b": 8, "h": 16, "i": 32, "q": 64}
-_UUIDS = st.integers(1, 2**128 - 1).map(lambda number: UUID(int=number))
+_NUMBERS = {kind: st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for kind, bits in _BITS.items()}
 _MAX_TIME = 4 * 10**12  # beyond 2100 the schema library rounds times, and beyond some 300 years its type overflows
 
 
 def _scalars(field: WireField) -> st.SearchStrategy[Any]:
     if field.kind == "string":
-        return st.text(st.characters(codec="utf-8"), max_size=20)
+        return _TEXTS
     if field.kind == "bytes":
-        return st.binary(max_size=20)
+        return _BYTES
     if field.kind == "?":
-        return st.booleans()
+        return _BOOLEANS
     if field.kind == "16s":
-        return st.none() | _UUIDS
+        return _UUIDS
     if field.name.endswith("error_code"):
         return KNOWN_ERROR_CODES
     if field.kind == "q" and field.name.endswith("_ms"):
         return st.integers(-1 if field.name == "log_append_time_ms" else 0, _MAX_TIME)  # -1: there is none
-    bound = 2 ** (_BITS[field.kind] - 1)
-    return st.integers(-bound, bound - 1)
+    return _NUMBERS[field.kind]
 
 
 def _values(field: WireField) -> st.SearchStrategy[Any]:
