@@ -59,7 +59,6 @@ DIFFERENT: Final = {
     "test_consumer_arguments": "the text of a ValueError: ours names the option, the value and what is expected",
     "test_consumer_commit_validation": "(offset, metadata, epoch) may be committed, and so may a partition that is not assigned",
     "test_consumer_rebalance_on_new_topic": "a rebalance is carried out in the read calls, and this test makes none",
-    "test_consumer_warn_unclosed": "the text of a ResourceWarning: it says which consumer was not stopped",
     "test_max_poll_interval_ms": "a rebalance is carried out in the read calls, and this test waits for one before it makes any",
     "test_offset_behavior__resuming_behavior": "the same: one task starts two consumers, and then reads",
 }
@@ -69,7 +68,7 @@ _ROOT: Final = Path(__file__).parents[1]
 class _Cluster:
     """What tests ask aiokafka's client about topics, answered by public methods."""
 
-    def __init__(self, consumer: "Swapped") -> None:
+    def __init__(self, consumer: "AIOKafkaConsumer") -> None:
         self._consumer = consumer
 
     def topics(self) -> set[str]:
@@ -77,7 +76,7 @@ class _Cluster:
 
 
 class _Client:
-    def __init__(self, consumer: "Swapped") -> None:
+    def __init__(self, consumer: "AIOKafkaConsumer") -> None:
         self._consumer = consumer
         self.cluster = _Cluster(consumer)
 
@@ -85,8 +84,8 @@ class _Client:
         await self._consumer.topics()
 
 
-class Swapped(kafka_async.KafkaConsumer[Any, Any]):
-    """Our consumer with those of aiokafka's private attributes that have a public counterpart."""
+class AIOKafkaConsumer(kafka_async.KafkaConsumer[Any, Any]):
+    """Our consumer under aiokafka's name, with those of its private attributes that have a public counterpart."""
 
     def __init__(self, *topics: str, **options: Any) -> None:
         if "KAFKA_ASYNC_SWAPPED_PROTOCOL" in os.environ:
@@ -109,7 +108,7 @@ class Swapped(kafka_async.KafkaConsumer[Any, Any]):
 
 
 _NAMES: Final[dict[str, Any]] = {
-    "AIOKafkaConsumer": Swapped,
+    "AIOKafkaConsumer": AIOKafkaConsumer,
     "ConsumerRebalanceListener": kafka_async.ConsumerRebalanceListener,
     "OffsetAndMetadata": kafka_async.OffsetAndMetadata,
     "OffsetAndTimestamp": kafka_async.OffsetAndTimestamp,

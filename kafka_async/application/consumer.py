@@ -158,7 +158,7 @@ class KafkaConsumer(Generic[K, V]):
     def __del__(self) -> None:
         parts = getattr(self, "_parts", None)
         if parts is not None and parts.guard.ownership.was_forgotten():
-            warnings.warn(f"{self!r} was not stopped", ResourceWarning, source=self, stacklevel=2)
+            warnings.warn(f"Unclosed {type(self).__name__}: {self!r} was not stopped", ResourceWarning, source=self, stacklevel=2)
 
     def __repr__(self) -> str:
         return f"<KafkaConsumer client_id={self._parts.config.client_id!r} state={str(self.state)!r}>"

@@ -255,7 +255,7 @@ async def test_a_consumer_that_was_not_stopped_warns() -> None:
     consumer = consumer_on(cluster, "t")
     await consumer.start()
     stop = consumer.stop
-    with pytest.warns(ResourceWarning, match="was not stopped"):
+    with pytest.warns(ResourceWarning, match="Unclosed KafkaConsumer: .* was not stopped"):
         consumer.__del__()
     await stop()
     with warnings.catch_warnings():
