@@ -360,8 +360,13 @@ class NetworkClientDelegate:
             text = f"{request.name} was not sent: broker {request.node_id} is not in the cluster's metadata"
             return self._settle(request, NodeNotReadyError(text), now), inf
         link = self._links.get((node.id, request.channel)) or self._link(node, request.channel)
+        reason = None
         if request.channel is Channel.GROUP and link.is_abandoned:
-            cut = self._close(link, now, "closed, since the requests in flight are not awaited any more")
+            reason = "closed, since the requests in flight are not awaited any more"
+        elif request.final and link.is_doubtful(now):  # there may be no time to find out whether it carries anything
+            reason = "closed, since nothing has come for too long and the consumer stops"
+        if reason is not None:
+            cut = self._close(link, now, reason)
             ended, until = self._route(request, opens, now)
             return cut + ended, until
         if link.can_send(now, final=request.final):

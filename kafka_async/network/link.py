@@ -248,6 +248,10 @@ class Link:
         """A response has been overdue for a while."""
         return self._protocol is not None and self._protocol.is_late(now)
 
+    def is_doubtful(self, now: float) -> bool:
+        """See ``Protocol``."""
+        return self._protocol is not None and self.state in _SENDING and self._protocol.is_doubtful(now)
+
     def may_be_held(self, now: float) -> bool:
         """See ``Protocol``."""
         return self._protocol is not None and self._protocol.may_be_held(now)

@@ -25,7 +25,7 @@ from ..trace import RequestFailed, RequestSent, ResponseReceived, TraceEvent
 from ..values import define
 from ..wire import decode_response, encode_request, response_correlation_id
 from .frames import PREFIX, FrameBuffer
-from .request import LATE, UnsentRequest
+from .request import LATE, UnsentRequest, never_withdrawn
 
 MAX_IN_FLIGHT: Final = 16
 """Requests written and not answered on one connection. Java allows 100.
@@ -110,6 +110,13 @@ class Protocol:
     def is_late(self, now: float) -> bool:
         """The oldest response has been overdue for a while. Those after it have to wait for it."""
         return bool(self._in_flight) and now >= self._in_flight[0].sent_at + self._in_flight[0].request.max_wait + LATE
+
+    def is_doubtful(self, now: float) -> bool:
+        """The oldest response is late, not a byte has come since its request was sent, and no call waits for what is in flight."""
+        if not (self.is_late(now) and self.is_silent_since(self._in_flight[0].sent_at)):
+            return False
+        requests = (sent.request for sent in self._in_flight)
+        return all(request.withdrawn is never_withdrawn or request.withdrawn() for request in requests)
 
     def may_be_held(self, now: float) -> bool:
         """The broker may legitimately hold the oldest response back until later."""

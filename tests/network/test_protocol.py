@@ -18,7 +18,7 @@ from kafka_async.errors import (
     UnsupportedVersionError,
 )
 from kafka_async.network.protocol import EXPIRY_GRACE, LONGEST_THROTTLE, Answer, Protocol
-from kafka_async.network.request import UnsentRequest
+from kafka_async.network.request import LATE, UnsentRequest
 from kafka_async.trace import RequestFailed, RequestSent, ResponseReceived, TraceEvent
 from kafka_async.wire import Response
 from kafka_async.wire.messages import FindCoordinatorRequest, HeartbeatResponse, MetadataResponse, MetadataResponseBroker
@@ -232,3 +232,16 @@ def test_throttling_is_believed_within_bounds(asked: int, believed: float) -> No
     peer = ask(protocol, heartbeat(drop))
     (answer,) = pour(protocol, peer.answer(HeartbeatResponse(throttle_time_ms=asked)))
     assert answer.throttle == believed
+
+
+def test_a_connection_is_in_doubt_if_it_is_late_and_silent_and_nobody_waits_for_it() -> None:
+    wanted = True
+    protocol = make()
+    protocol.ask(heartbeat(drop), 4, 1.0)
+    protocol.ask(heartbeat(drop, withdrawn=lambda: not wanted), 4, 1.0)
+    assert not protocol.is_doubtful(5.0)
+    wanted = False
+    assert not protocol.is_doubtful(1.0 + LATE / 2)
+    assert protocol.is_doubtful(5.0)
+    protocol.receive(0, 4.0)
+    assert not protocol.is_doubtful(5.0)

@@ -14,6 +14,7 @@ from kafka_async.errors import (
     IllegalStateError,
     KafkaConnectionError,
 )
+from kafka_async.testing import Cluster
 from kafka_async.testing.simulation import FakeCluster
 from kafka_async.testing.simulation.waking import TIMESTAMP
 
@@ -271,3 +272,24 @@ def test_a_bad_option_leaves_nothing_to_warn_about() -> None:
     with pytest.raises(ValueError, match="fetch_min_bytes"):
         Consumer(fetch_min_bytes=-1)
     gc.collect()
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("timeout_ms", [None, 6000])
+@virtual
+async def test_a_member_whose_connections_carry_nothing_any_more_leaves_by_another_one(
+    protocol: str, timeout_ms: float | None
+) -> None:
+    """Its last commit is on its way on one of them for as long as a stop can wait for it."""
+    kit = Cluster()
+    kit.topic("t")
+    kit.produce_many("t", [b""] * 5)
+    options: dict[str, Any] = {"group_id": "g", "group_protocol": protocol, "auto_commit_interval_ms": 3_600_000}
+    consumer = consumer_on(kit.simulated, "t", **options)
+    await consumer.start()
+    await read_values(consumer, 5)
+    await anyio.sleep(2)
+    assert kit.members("g")
+    kit.half_open()
+    await consumer.stop(timeout_ms=timeout_ms)
+    assert not kit.members("g")
