@@ -59,7 +59,7 @@ def test_a_new_field_comes_at_its_place_with_kafkas_words_about_it(schemas: dict
         "many: tuple[int32, ...] = ()  # Numbers.",
         "hints: tuple[str, ...] | None = since(4, tag=0, default=())  # Hints.",
     ]
-    assert "\nfrom .base import Api, Request, Response, Struct, int16, int32, int64, since\n" in text
+    assert "\nfrom .base import Request, Response, Struct, int16, int32, int64, since\n" in text
 
 
 def test_a_field_of_a_version_that_is_not_spoken_is_left_out(schemas: dict[str, Any], kafkas: dict[str, Any]) -> None:
