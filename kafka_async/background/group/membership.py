@@ -63,7 +63,6 @@ class CoordinatorAccess(Protocol):
 
     def is_settling_in(self, error: KafkaError, now: float) -> bool:
         """Whether this answer of the coordinator is no fault yet."""
-        ...
 
 
 class Membership(RequestManager, Protocol):

@@ -434,7 +434,7 @@ class OffsetCommitManager:
             if isinstance(error, _OF_A_REBALANCE):
                 text = f"a rebalance came between, so offsets of group {self.config.group_id!r} are committed once more"
                 self.trace(Notice(now=now, text=text, subject="commit"))
-            else:
+            elif not self.group.coordinator.is_settling_in(error, now):
                 text = f"offsets of group {self.config.group_id!r} could not be committed yet; trying again"
                 self.trace(Fault(now=now, text=text, error=error, subject="commit", outage=_OUTAGE))
 

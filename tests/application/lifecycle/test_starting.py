@@ -318,7 +318,7 @@ async def test_start_says_what_it_waits_for_if_another_member_does_not_read(capl
 
 
 @pytest.mark.parametrize("seconds", [0.7, 3.0])
-@pytest.mark.parametrize("kind", ["classic", "consumer", "assigned", "share"])
+@pytest.mark.parametrize("kind", ["classic", "consumer", "assigned", "commits", "share"])
 @virtual
 async def test_a_coordinator_that_loads_for_a_second_at_first_is_no_fault(
     kind: str, seconds: float, caplog: pytest.LogCaptureFixture
@@ -329,18 +329,21 @@ async def test_a_coordinator_that_loads_for_a_second_at_first_is_no_fault(
     def load(*_: object) -> int | None:
         return CoordinatorLoadInProgressError.errno if anyio.current_time() < seconds else None
 
-    for api in (Api.JOIN_GROUP, Api.CONSUMER_GROUP_HEARTBEAT, Api.OFFSET_FETCH, Api.SHARE_GROUP_HEARTBEAT):
+    for api in (Api.JOIN_GROUP, Api.CONSUMER_GROUP_HEARTBEAT, Api.OFFSET_FETCH, Api.OFFSET_COMMIT, Api.SHARE_GROUP_HEARTBEAT):
         cluster.control(api, load, keep=True)
     options: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers, "transport_factory": cluster.network}
     consumer: KafkaConsumer[Any, Any] | ShareConsumer[Any, Any]
     if kind == "share":
         consumer = ShareConsumer("t", group_id="g", **options)
     else:
-        protocol: Any = "classic" if kind == "assigned" else kind
-        consumer = KafkaConsumer(*(() if kind == "assigned" else ("t",)), group_id="g", group_protocol=protocol, **options)
-        if kind == "assigned":
+        joins = kind in ("classic", "consumer")
+        protocol: Any = kind if joins else "classic"
+        consumer = KafkaConsumer(*(("t",) if joins else ()), group_id="g", group_protocol=protocol, **options)
+        if not joins:
             consumer.assign(tps)
     async with consumer:
+        if kind == "commits" and isinstance(consumer, KafkaConsumer):
+            await consumer.commit({tps[0]: 1})
         await consumer.getmany(timeout_ms=8000)
     warned = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert bool(warned) == (seconds > 1), warned
