@@ -6,7 +6,6 @@ before the assignment could do wrong (a position, a fetch, a picture of the clus
 """
 
 from contextlib import aclosing
-from functools import partial
 from random import Random
 from typing import Any
 
@@ -15,7 +14,7 @@ import pytest
 
 from kafka_async import TopicPartition
 from kafka_async.testing import Cluster
-from tests.virtual import run_virtual, run_virtual_asyncio
+from tests.virtual import run_seeds, run_virtual_asyncio
 
 from .support import Ownership
 
@@ -136,13 +135,7 @@ async def _run(seed: int) -> None:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_what_is_assigned_anew_is_read_in_full(part: int) -> None:
-    for seed in range(part * SEEDS, (part + 1) * SEEDS):
-        run = run_virtual if seed % 8 == 7 else run_virtual_asyncio
-        try:
-            run(partial(_run, seed))
-        except BaseException as error:
-            error.add_note(f"seed {seed}")
-            raise
+    run_seeds(_run, range(part * SEEDS, (part + 1) * SEEDS))
 
 
 def test_partitions_of_two_topics_change_places_while_answers_are_late() -> None:

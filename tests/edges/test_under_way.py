@@ -7,7 +7,6 @@ time of its own timeouts and back-offs it reads everything, answers every call, 
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -26,7 +25,7 @@ from kafka_async.errors import (
     UnknownError,
 )
 from kafka_async.testing import HANG, LOSE, Api, Cluster, Drop
-from tests.virtual import run_virtual, run_virtual_asyncio
+from tests.virtual import run_seeds
 
 from .support import Ownership
 
@@ -221,10 +220,4 @@ async def _run(seed: int) -> None:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_nothing_is_taken_for_under_way_that_is_not(part: int) -> None:
-    for seed in range(part * SEEDS, (part + 1) * SEEDS):
-        run = run_virtual if seed % 8 == 7 else run_virtual_asyncio
-        try:
-            run(partial(_run, seed))
-        except BaseException as error:
-            error.add_note(f"seed {seed}")
-            raise
+    run_seeds(_run, range(part * SEEDS, (part + 1) * SEEDS))
