@@ -65,6 +65,8 @@ class _Broker(FetchBroker[FetchSession]):
     """What one of its partitions may bring in one answer."""
     share: RequestShare
     """What it may bring beside others."""
+    hold_ms: int = _SHORTEST_WAIT_MS
+    """How long it may hold the next request while one of its partitions is left out."""
 
     @property
     def most(self) -> int:
@@ -76,12 +78,10 @@ class _Broker(FetchBroker[FetchSession]):
 class _LeftOut:
     """Partitions for which there is no room at the moment."""
 
-    partitions: set[TopicPartition] = field(factory=set)
-    """Their share of the buffer is unread, or they give way."""
+    partitions: dict[TopicPartition, int] = field(factory=dict)
+    """Their share of the buffer is unread, or they give way; with the broker that each is read from, -1 if that is not known."""
     first: frozenset[TopicPartition] = frozenset()
     """What all others give way to, since reads wait for it."""
-    wait_ms: int = _SHORTEST_WAIT_MS
-    """How long a broker may hold the next request meanwhile."""
     share: int = 0
     """Their share, once it is found; 0: not yet. To find it anew for each of a thousand partitions takes a million looks."""
 
@@ -175,10 +175,11 @@ class FetchManager:
         if self._left_out.partitions:
             left_out, share = self._left_out, self._share()
             back = {tp for tp in left_out.partitions if self.buffer.unread(tp) < share and not left_out.gives_way(tp)}
-            if back:
-                left_out.wait_ms = _SHORTEST_WAIT_MS
-                placement.changed |= back
-            left_out.partitions -= placement.changed
+            for node_id in {left_out.partitions[tp] for tp in back} & placement.brokers.keys():
+                placement.brokers[node_id].hold_ms = _SHORTEST_WAIT_MS
+            placement.changed |= back
+            for partition in left_out.partitions.keys() & placement.changed:
+                del left_out.partitions[partition]
         for partition in placement.changed:
             self._place(partition, now)
         placement.changed.clear()
@@ -282,7 +283,8 @@ class FetchManager:
         partitions = len(self.subscription.partitions)
         is_much = unread * 2 * partitions >= self.buffer.limit  # else it is less than its share, however many have some
         if (left_out.first and left_out.gives_way(partition)) or (is_much and unread >= self._share()):
-            left_out.partitions.add(partition)
+            leader = self.metadata.cluster.leader(partition)
+            left_out.partitions[partition] = entry.replica.node_id if entry.replica else leader.node_id if leader else -1
             return None
         return self._placement.leader(partition, now)
 
@@ -304,7 +306,7 @@ class FetchManager:
         return FetchSize(least, most if wished == _USUAL_BYTES else least)
 
     def _request(self, broker: _Broker, size: int, now: float) -> UnsentRequest:
-        max_wait_ms = self._max_wait_ms()
+        max_wait_ms = self._max_wait_ms(broker)
         broker.sent(size, max_wait_ms / 1000, now)
         return UnsentRequest(
             message=broker.session.request(size, max_wait_ms),
@@ -315,7 +317,7 @@ class FetchManager:
             max_wait=max_wait_ms / 1000,
         )
 
-    def _max_wait_ms(self) -> int:
+    def _max_wait_ms(self, broker: _Broker) -> int:
         """Return how long a broker may hold the next request. Those that are left out cannot be asked for meanwhile.
 
         The sequence that reads one busy partition of thirty at 4 MB/s: it is left out for the moment in which the application reads
@@ -325,10 +327,10 @@ class FetchManager:
         longest, left_out = self.config.fetch_max_wait_ms, self._left_out
         if left_out.first:  # the read that others give way to may end at any time
             return min(longest, _SHORT_WAIT_MS)
-        if not left_out.partitions:
+        if broker.node_id not in left_out.partitions.values():
             return longest
-        wait_ms = min(longest, left_out.wait_ms)
-        left_out.wait_ms = min(2 * left_out.wait_ms, max(longest, _SHORTEST_WAIT_MS))
+        wait_ms = min(longest, broker.hold_ms)
+        broker.hold_ms = min(2 * broker.hold_ms, max(longest, _SHORTEST_WAIT_MS))
         return wait_ms
 
     # --- answers ---------------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Room in the fetch buffer: reads that ask for certain partitions in turns throw nothing away that was fetched for others."""
 
+from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
@@ -208,5 +209,26 @@ def test_an_application_that_does_not_read_costs_no_more_requests_than_an_idle_o
             since = anyio.current_time()
             await anyio.sleep(60)
             assert len(cluster.asked(Api.FETCH, since=since)) <= 121
+
+    run_virtual_asyncio(scenario)
+
+
+def test_a_broker_of_idle_partitions_is_asked_no_more_often_while_another_has_a_busy_one() -> None:
+    async def scenario() -> None:
+        cluster, (busy, *_) = filled(0, 10, size=5)
+        for _ in range(2000):
+            cluster.produce(busy, *[bytes(1000)] * 50)
+        async with consumer_on(cluster, "t") as consumer:
+            await consumer.getmany(timeout_ms=1000, max_records=1)
+            since, found = anyio.current_time(), 0
+            while found < 90_000:
+                found += sum(map(len, (await consumer.getmany(timeout_ms=1000, max_records=500)).values()))
+                await anyio.sleep(0.02)
+            seconds = anyio.current_time() - since
+            asked = Counter(request.node_id for request in cluster.asked(Api.FETCH, since=since))
+            of_busy_one, *of_idle_ones = [count for _, count in asked.most_common()]
+            assert of_busy_one > 10 * seconds
+            assert len(of_idle_ones) == 4
+            assert max(of_idle_ones) <= 2 * seconds + 1
 
     run_virtual_asyncio(scenario)
