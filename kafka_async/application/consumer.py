@@ -299,8 +299,9 @@ class KafkaConsumer(Generic[K, V]):
         ``subscribe``.
         """
         wanted = arguments.offset_ranges(ranges)
-        self._assign(wanted, kept=())
-        self._parts.reads.ranges.begin(wanted)
+        with self._parts.outbox.together():
+            self._assign(wanted, kept=())
+            self._parts.reads.ranges.begin(wanted)
 
     @runs_elsewhere
     def next_columns(

@@ -4,6 +4,8 @@ While partitions are being given up for ``unsubscribe``, later events of the app
 would reach the background before the end of the former subscription, and be ended by it.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final, Generic
 
 from typing_extensions import TypeVar
@@ -65,5 +67,19 @@ class Outbox(Generic[E_contra]):
     def release(self) -> None:
         """Send what waited."""
         waiting, self._waiting = self._waiting or [], None
-        for event in waiting:
-            self.handler.add(event)
+        if waiting:
+            self.handler.add_all(waiting)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Send the events of the block at its end, all at once.
+
+        Else the background's thread may act on a part: it would look up positions for partitions that are about to get theirs.
+        """
+        held = self._waiting is not None
+        self.hold()
+        try:
+            yield
+        finally:
+            if not held:
+                self.release()

@@ -300,9 +300,10 @@ class Rebalancing:
         if not carrying.took_over:
             carrying.took_over = True
             paused = frozenset[TopicPartition]() if proposal.successive else self.unread.drop_aside(but_pause=True)
-            self.outbox.add(AssignmentApplied(stamps=self.unread.assign(proposal.partitions, arriving=True)))
-            if again := paused & added:
-                self.unread.pause(again, paused=True)
+            with self.outbox.together():  # nothing is fetched of what stays paused
+                self.outbox.add(AssignmentApplied(stamps=self.unread.assign(proposal.partitions, arriving=True)))
+                if again := paused & added:
+                    self.unread.pause(again, paused=True)
             self.lost -= proposal.partitions
             count = len(proposal.partitions)
             text = f"assigned {count} partition{plural(count)}, {len(added)} of them new"
