@@ -8,6 +8,7 @@ Decides: which tier a test is in, and what it must not do there. Must never let 
 that makes the tier slow.
 """
 
+import atexit
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -56,6 +57,11 @@ class Watch:
 
     _tier: str = field(default=SPARK, init=False)
     _seen: list[str] = field(factory=list, init=False)
+    _ended: bool = field(default=False, init=False)
+
+    def end(self) -> None:
+        """See no more: Python takes this module apart before it makes its last calls."""
+        self._ended = True
 
     @contextmanager
     def over(self, tier: str) -> Iterator[None]:
@@ -71,7 +77,7 @@ class Watch:
 
     def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         """Take an audit event of Python."""
-        if self._tier == SPARK:
+        if self._ended or self._tier == SPARK:
             return
         if event in _PROCESSES:
             self._note_process(arguments)
@@ -128,3 +134,4 @@ WATCH: Final = Watch()
 def install() -> None:
     """Begin to watch this process."""
     sys.addaudithook(WATCH.audit)
+    atexit.register(WATCH.end)

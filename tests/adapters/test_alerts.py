@@ -307,6 +307,7 @@ def test_each_alert_has_a_state_that_fires_it() -> None:
     assert [rule.name for rule in RULES] == [name for names in STATES.values() for name in names]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.__name__)
 def test_a_state_fires_its_own_alert_and_no_other(state: Callable[[Program], Awaitable[None]]) -> None:
     program = scraped(state)

@@ -169,10 +169,18 @@ async def _until_done(member: Member, count: int, *topics: str) -> None:
     assert member.jobs(*topics) == count
 
 
+WAYS = (Member.getone, Member.getmany, Member.iterate, Member.process)
+COMBINATIONS = [
+    pytest.param(
+        way, deserializer, event, id=f"{way.__name__}-{deserializer}-{event.__name__}", marks=pytest.mark.slow if number % 7 else ()
+    )
+    for number, (way, deserializer, event) in enumerate(itertools.product(WAYS, DESERIALIZERS, EVENTS))
+]
+"""One in seven is fast: so each way, deserializer and event comes up."""
+
+
 @on_both
-@pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.__name__)
-@pytest.mark.parametrize("deserializer", DESERIALIZERS)
-@pytest.mark.parametrize("way", [Member.getone, Member.getmany, Member.iterate, Member.process], ids=lambda way: way.__name__)
+@pytest.mark.parametrize(("way", "deserializer", "event"), COMBINATIONS)
 def test_every_job_is_done_and_nothing_is_left(run: Run, way: Any, deserializer: str, event: Any) -> None:
     async def main() -> None:
         cluster = _filled()

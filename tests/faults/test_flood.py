@@ -169,6 +169,7 @@ async def read_past(api: Api, talk: Talk) -> None:
         await server.hung_up.wait()  # the first of many answers is a good one, so that this may come later
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("api", [Api.API_VERSIONS, Api.METADATA, Api.FETCH])
 async def test_a_broker_that_does_not_stop_talking_costs_bounded_time_and_memory(api: Api) -> None:
     tracemalloc.start()

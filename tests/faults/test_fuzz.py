@@ -40,6 +40,7 @@ def _name(capture: Capture) -> str:
     return f"{capture.asked.api.name.lower()} {capture.asked.version}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_first_mutated_cases_of_each_target_fail_nowhere(target: str) -> None:
     outcomes, failed = campaign(target, 0, CASES[target], show=False)

@@ -188,6 +188,7 @@ async def live(protocol: str, api: Api, faults: Iterator[Fault]) -> World:
     return world
 
 
+@pytest.mark.slow
 @every_place
 @virtual
 async def test_an_answer_that_is_broken_costs_time_and_nothing_else(protocol: str, api: Api) -> None:
@@ -200,6 +201,7 @@ async def test_an_answer_that_is_broken_costs_time_and_nothing_else(protocol: st
         assert world.breaker.spoiled
 
 
+@pytest.mark.slow
 @every_place
 @virtual
 async def test_an_answer_that_is_always_broken_is_asked_for_at_intervals(protocol: str, api: Api) -> None:
@@ -227,6 +229,7 @@ class Cuts:
         return LastBytes(answer[:size])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("protocol", "api"), [place for place in PLACES if place[1] is not Api.LEAVE_GROUP])
 @virtual
 async def test_an_answer_that_is_cut_at_each_byte_costs_time_and_nothing_else(protocol: str, api: Api) -> None:

@@ -194,6 +194,7 @@ STATES: Final[dict[Callable[[World], Awaitable[None]], Bound]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.__name__)
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @virtual

@@ -18,6 +18,7 @@ class _Kept:
     """Something that a program forgot to let go."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_nothing_grows_with_trouble(protocol: str | None, seed: int) -> None:

@@ -1,4 +1,6 @@
-"""KIP-368 on a real broker: sessions of 1.5 s under load, and a session that is not renewed."""
+"""KIP-368 on a real broker: sessions of 4 s under load, and a session that is not renewed.
+
+A session is renewed when 95 % of it are over at the latest, so a busy machine may be 0.2 s late."""
 
 import asyncio
 import time
@@ -75,7 +77,7 @@ async def test_a_password_that_was_changed_is_said_and_reading_goes_on_when_it_i
             with pytest.raises(AuthenticationFailedError, match="refused the credentials") as caught:
                 await read(consumer, 1)
         assert SIMPLE not in str(caught.value)
-        assert time.monotonic() - began < 10 * REAUTH_MS / 1000
+        assert time.monotonic() - began < 4 * REAUTH_MS / 1000
         set_password(kafka_secure, "mallory", SIMPLE)
         kafka_secure.cluster.produce(topic, 5, start=10)
 

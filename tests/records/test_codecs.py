@@ -119,6 +119,7 @@ def test_gzip_members_of_any_size_follow_each_other() -> None:
         assert unpack(GZIP, data, limit=2**25) == gzip.decompress(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("codec", "data", "size"),
     [(GZIP, gzip.compress(b"a", 9) * 20_000, 20_000), (SNAPPY, xerial(b"") + b"\0\0\0\1\0" * 40_000, 0)],

@@ -42,6 +42,7 @@ def test_a_service_lives_again_with_a_new_client(service: None, request: pytest.
         names["test_an_order_is_billed"](request.getfixturevalue("monkeypatch"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("title", "code"), RECIPES, ids=[title for title, _ in RECIPES])
 def test_every_recipe_of_the_page_passes(title: str, code: str, service: None, request: pytest.FixtureRequest) -> None:
     names: dict[str, Any] = {}

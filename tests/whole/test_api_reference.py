@@ -13,6 +13,7 @@ pytest.importorskip("pdoc", reason="pdoc is not installed: pip install '.[docs]'
 COMMAND = Path(__file__).parents[2] / ".docs" / "build.py"
 
 
+@pytest.mark.slow
 def test_the_reference_has_every_public_name_and_costs_no_warning(tmp_path: Path) -> None:
     command = runpy.run_path(str(COMMAND))
     command["build"](tmp_path, search=False)

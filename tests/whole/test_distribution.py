@@ -31,6 +31,7 @@ def test_the_distribution_has_a_name_that_nobody_else_has() -> None:
     assert PROJECT["name"] == "kafka-async-consumer"
 
 
+@pytest.mark.slow
 def test_no_text_says_to_install_the_package_of_somebody_else() -> None:
     texts = {path: path.read_text(errors="replace") for path in _texts()}
     assert {ROOT / "README.md", ROOT / ".ci" / "run", ROOT / "kafka_async" / "__init__.py"} <= texts.keys()

@@ -8,6 +8,7 @@ import pytest
 from . import house
 
 
+@pytest.mark.slow
 def test_hardly_anybody_uses_private_names_of_another_object() -> None:
     assert len(house.private_names()) <= 22, "\n".join(house.private_names())
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from ..effort import for_each
 
 PACKAGE = Path(__file__).parents[2] / "kafka_async"
@@ -73,6 +75,7 @@ def test_nothing_that_a_worker_sends_becomes_an_object() -> None:
     assert not [call for call in calls("adapters/tables/workers.py") if call.startswith("pickle.") and call != "pickle.dumps"]
 
 
+@pytest.mark.slow
 @for_each(FILES)
 def test_nothing_that_arrives_can_become_code(name: str) -> None:
     """CVE-2023-25194, CVE-2025-27818, CVE-2025-27819: configuration that names classes to load."""

@@ -405,6 +405,7 @@ KafkaConsumer("t").processing(print, concurrency=3, order=lambda record: record.
     assert "program.py:12:" not in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
     [

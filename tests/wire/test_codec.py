@@ -150,6 +150,7 @@ def test_response_comes_back_as_it_went(api: Api, version: int, data: st.DataObj
         assert_kio_agrees(body_of(response, api, version), response, load_response_schema(api, version), api, version)
 
 
+@pytest.mark.slow
 @every_version
 @few
 @given(data=st.data())

@@ -70,6 +70,7 @@ def crowded(count: int, size: int = 3, **options: Any) -> tuple[FakeCluster, lis
 # --- what it costs -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_poll_of_many_groups_takes_no_more_requests_than_the_formula() -> None:
     """B + L + 2 x (the hundreds of groups of each broker and kind), and once in a while the layout and the starts of logs."""
     count = 5000

@@ -296,6 +296,7 @@ def damaged(draw: st.DrawFn) -> bytes:
     return bytes(text)
 
 
+@pytest.mark.slow
 @given(st.lists(st.one_of(_RECORDS, damaged(), st.none()), max_size=5))
 @settings(max_examples=300)
 def test_a_value_means_the_same_alone_and_in_every_company(values: list[bytes | None]) -> None:

@@ -147,6 +147,7 @@ def test_with_a_map_too_far_is_a_number_of_records_that_are_not_in_it(every: int
     assert not progress.too_far(keep_done=True)
 
 
+@pytest.mark.slow
 def test_memory_is_given_back() -> None:
     progress = PartitionProgress(TP)
     for start in range(0, 1_000_000, 1_000):

@@ -2,6 +2,8 @@
 
 from time import perf_counter
 
+import pytest
+
 from kafka_async import TopicPartition
 
 from .support import BY_KEY, BY_PARTITION, OTHER, TP, packs, record, records, started, work
@@ -82,6 +84,7 @@ def test_partitions_take_turns() -> None:
     assert started(some) == [0, 10, 20, 1, 11, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_a_lane_with_100_000_records_keeps_nobody_waiting_and_costs_no_more_than_many_lanes() -> None:
     count = 100_000
     taken: dict[bytes, float] = {}

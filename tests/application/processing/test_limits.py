@@ -173,6 +173,7 @@ async def produced(some: Any, per_second: int) -> AsyncIterator[Callable[[], Non
         scope.cancel()
 
 
+@pytest.mark.slow
 @virtual
 async def test_ten_minutes_without_what_handlers_need(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)

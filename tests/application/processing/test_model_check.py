@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, precondition, rule
@@ -351,7 +352,7 @@ class Processing(RuleBasedStateMachine):
 
 
 Processing.TestCase.settings = settings(max_examples=200, stateful_step_count=60, deadline=None)
-TestProcessing = Processing.TestCase
+TestProcessing = pytest.mark.slow(Processing.TestCase)
 
 
 # --- handlers and tasks that are cancelled -------------------------------------------------------------------------------------
@@ -403,6 +404,7 @@ async def _behave(manner: str) -> None:
                     await asyncio.sleep(1)
 
 
+@pytest.mark.slow
 @given(
     manners=st.lists(st.sampled_from(MANNERS), min_size=1, max_size=25),
     cancelled=st.lists(st.tuples(st.integers(0, 24), st.floats(0, 3)), max_size=8),

@@ -117,6 +117,7 @@ def test_an_order_must_return_its_lane(odd: Callable[..., Any]) -> None:
 # --- the record's failure ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [None, 2])
 @pytest.mark.parametrize("asynchronous", [True, False])
 @pytest.mark.parametrize("shape", NO_END)
@@ -399,6 +400,7 @@ _GOOD = {"well", "well, with a value", "skips", "skips in a group"}
 _AGAIN = {"waits", "waits in a group"}
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     what=st.lists(st.lists(st.sampled_from([*ENDS, *RAISES]), min_size=1, max_size=4), min_size=1, max_size=10),

@@ -96,6 +96,7 @@ async def _cancelled_at(place: int) -> None:
     assert some.committed() == 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("places", [range(start, start + 20) for start in range(1, 101, 20)], ids=str)
 def test_cancelled_at_any_await_what_is_committed_is_done_and_what_is_not_done_comes_again(places: range) -> None:
     for place in places:

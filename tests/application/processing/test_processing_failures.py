@@ -77,6 +77,7 @@ async def test_half_of_the_records_fail_over_and_over_and_memory_is_bounded() ->
     assert some.committed() == 2_000
 
 
+@pytest.mark.slow
 @virtual
 async def test_records_that_wait_for_long_keep_only_their_own_lanes_waiting() -> None:
     some = world()
@@ -103,6 +104,7 @@ async def test_records_that_wait_for_long_keep_only_their_own_lanes_waiting() ->
     assert some.committed() == 8_000
 
 
+@pytest.mark.slow
 @virtual
 @pytest.mark.parametrize("failing", ["records", "keys"])
 async def test_records_that_fail_for_good_do_not_slow_the_others_down(failing: str) -> None:

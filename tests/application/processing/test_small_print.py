@@ -4,6 +4,7 @@ import threading
 import time
 
 import anyio
+import pytest
 
 from kafka_async import TopicPartition
 from kafka_async.application.processing.context import ProcessingContext
@@ -84,6 +85,7 @@ async def test_a_key_is_handled_once_at_a_time_after_a_seek_too() -> None:
     assert some.committed() == 40
 
 
+@pytest.mark.slow
 async def test_no_more_run_than_may() -> None:
     some = world()
     some.produce(4_000)

@@ -87,6 +87,7 @@ async def test_a_handler_that_hangs_is_left_behind_at_the_end_of_the_drain(
     assert "3 threads go on with plain functions whose time is over" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("concurrency", [3, 4, 8])
 async def test_every_worker_begins_though_the_event_loop_is_busy(make: Made, hanging: Hanging, concurrency: int) -> None:
     loop, over = asyncio.get_running_loop(), asyncio.Event()

@@ -70,6 +70,7 @@ OPTIONS: dict[str, dict[str, Any]] = {"plain": {}, "async deserializer": {"value
 # Promise 2: cancelling a read loses nothing, repeats nothing, leaves nothing behind.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
 @pytest.mark.parametrize("read", READS.values(), ids=READS.keys())
 @virtual
@@ -779,6 +780,7 @@ class Weather:
         self.cluster.control(Api.FETCH, lambda broker, request: code)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 @virtual
 async def test_whatever_the_weather_every_record_comes_once_and_in_order(seed: int) -> None:

@@ -134,6 +134,7 @@ async def _before_all_of(consumer: Consumer, way: str, wanted: set[TopicPartitio
     raise AssertionError
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("per_batch", [37, 211])
 @pytest.mark.parametrize("way", ["getmany", "getone", "iteration", "getarrow"])
 def test_each_partition_comes_within_10_000_records_however_small_the_buffer_is(way: str, per_batch: int) -> None:
@@ -147,6 +148,7 @@ def test_each_partition_comes_within_10_000_records_however_small_the_buffer_is(
     run_virtual_asyncio(scenario)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["getmany", "iteration", "getarrow"])
 def test_a_partition_that_was_quiet_comes_within_10_000_records_beside_busy_ones_that_fill_the_buffer(way: str) -> None:
     async def scenario() -> None:

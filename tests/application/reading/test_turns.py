@@ -149,6 +149,7 @@ class Line:
             self.go_on(partition)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 @WAYS
 def test_whoever_has_data_gets_a_turn_within_10_000_records_whatever_the_others_do(way: str, seed: int) -> None:

@@ -158,6 +158,7 @@ def test_two_members_share_jobs_that_take_long(
     run(main)
 
 
+@pytest.mark.slow
 @on_both
 @pytest.mark.parametrize("read", [_iterate, _getone, _process])
 @pytest.mark.parametrize("lock", [5.0, 15.0])
@@ -195,6 +196,7 @@ def test_jobs_longer_than_a_lock_are_shared_by_many_members_and_cost_no_delivery
     run(main)
 
 
+@pytest.mark.slow
 @on_both
 @pytest.mark.parametrize("read", [_iterate, _getone, _process])
 def test_a_few_jobs_longer_than_a_lock_do_not_cost_the_others_all_their_deliveries(
@@ -231,6 +233,7 @@ def test_a_few_jobs_longer_than_a_lock_do_not_cost_the_others_all_their_deliveri
     run(main)
 
 
+@pytest.mark.slow
 @on_both
 @pytest.mark.parametrize("read", [_iterate, _getone, _process])
 def test_connections_that_break_again_and_again_do_not_cost_unread_jobs_all_their_deliveries(
@@ -342,6 +345,7 @@ def test_a_read_call_gets_as_many_records_as_it_wants_however_long_they_took(run
     run(main)
 
 
+@pytest.mark.slow
 @on_both
 @pytest.mark.parametrize("read", [_iterate, _read_batches, _process])
 def test_one_large_batch_is_shared_by_members_whose_jobs_take_some_time(

@@ -127,6 +127,7 @@ def test_jobs_behind_one_that_takes_longer_than_a_lock_are_all_done(run: Run) ->
     run(main)
 
 
+@pytest.mark.slow
 @on_both
 @pytest.mark.parametrize(("members", "concurrency"), [(1, 1), (1, 3), (6, 1)])
 def test_jobs_that_all_take_longer_than_a_lock_are_all_done(run: Run, members: int, concurrency: int) -> None:
