@@ -78,21 +78,39 @@ def _tried(make: Any) -> str:
 
 def shown(value: Any, depth: int = DEPTH) -> str:
     """Return a value with all that it holds, down to a depth, and nothing at length."""
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return _with_fields(value, value._fields, max(depth - 1, 0))
+    if not depth:
+        return _outline(value)
     if isinstance(value, INSIDE) and depth < DEPTH:
         return f"<{type(value).__name__}>"  # shown by itself
-    if attrs.has(type(value)) and depth:
+    if attrs.has(type(value)):
         left_out = ("config", "handler", "buffer", "environment", "network")
-        fields = [(each.name, getattr(value, each.name, None)) for each in attrs.fields(type(value)) if each.name not in left_out]
-        return f"{type(value).__name__}({', '.join(f'{name}={shown(held, depth - 1)}' for name, held in fields)})"
-    if isinstance(value, Mapping) and depth:
+        return _with_fields(value, [each.name for each in attrs.fields(type(value)) if each.name not in left_out], depth - 1)
+    if isinstance(value, Mapping):
         items = ", ".join(f"{shown(key, 1)}: {shown(held, depth - 1)}" for key, held in islice(tuple(value.items()), MOST))
         return f"{{{items}{_more(value)}}}"
-    if isinstance(value, deque) and depth:
+    if isinstance(value, deque):
         return f"[{'... ' if len(value) > MOST else ''}{_each(tuple(value)[-MOST:], depth)}]"
-    if isinstance(value, list | set | frozenset) and depth:
+    if isinstance(value, list | tuple | set | frozenset):
         return f"[{_each(islice(tuple(value), MOST), depth)}{_more(value)}]"
+    return _outline(value)
+
+
+def _outline(value: Any) -> str:
+    """Return a value without what it holds: a whole cluster with all of its records may hang on it."""
+    if isinstance(value, str | bytes | bytearray):
+        return repr(value) if len(value) <= LENGTH else f"{value[:LENGTH]!r}..."
+    if isinstance(value, Mapping | deque | list | tuple | set | frozenset):
+        return f"<{type(value).__name__} of {len(value)}>"
+    if attrs.has(type(value)):
+        return f"<{type(value).__name__}>"
     text = repr(value)
     return text if len(text) <= LENGTH else f"{text[:LENGTH]}..."
+
+
+def _with_fields(value: Any, names: Iterable[str], depth: int) -> str:
+    return f"{type(value).__name__}({', '.join(f'{name}={shown(getattr(value, name, None), depth)}' for name in names)})"
 
 
 def _each(values: Iterable[Any], depth: int) -> str:

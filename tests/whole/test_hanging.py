@@ -7,6 +7,7 @@ import weakref
 from collections import deque
 from pathlib import Path
 
+import attrs
 import pytest
 
 from kafka_async import TopicPartition
@@ -54,10 +55,18 @@ def test_what_other_tests_left_behind_does_no_harm() -> None:
     assert any("consumers know" in line for line in report())
 
 
+@attrs.frozen
+class Holder:
+    held: list[int]
+
+
 def test_nothing_is_shown_at_length() -> None:
     assert shown(bytes(10_000)).endswith("...")
     assert len(shown(list(range(10_000)))) < 200
     assert shown(deque(range(100))).endswith("98, 99]")
+    assert shown((1, [list(range(10_000))] * 3), 1) == "[1, <list of 3>]"
+    assert shown(Holder([0] * 10_000)) == "Holder(held=[" + "0, " * 30 + "...])"
+    assert shown(Holder([0] * 10_000), 0) == "<Holder>"
     assert shown({TopicPartition("t", 0): {1}}) == "{TopicPartition(topic='t', partition=0): [1]}"
 
 
