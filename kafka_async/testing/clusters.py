@@ -15,6 +15,7 @@ from attrs import define, field
 
 from ..errors import BrokerResponseError, PolicyViolationError, for_code
 from ..model import OffsetAndMetadata, TopicPartition
+from ..trace import plural
 from ..wire import Api
 from .batches import CODECS, BatchSpec, RecordSpec
 from .reading import WrittenRecord, records_in
@@ -42,7 +43,7 @@ class ClusterOptions(TypedDict):
     transport_factory: FakeNetwork
 
 
-@define(eq=False, init=False)
+@define(eq=False, init=False, repr=False)
 class Cluster:
     """A Kafka cluster in the process, for tests: speaks Kafka's protocol, needs no broker, no Docker and no port.
 
@@ -98,6 +99,12 @@ class Cluster:
         self.simulated.network.random = random
         self._listener = None
         self._transactions = 0
+
+    def __repr__(self) -> str:
+        """Return a few words: pytest shows a cluster that a failed assertion names, and all its records would be no help."""
+        brokers, topics = len(self.simulated.brokers), sorted(self.simulated.topics)
+        named = ", ".join([*topics[:10], *(["..."] if topics[10:] else [])]) or "none"
+        return f"<Cluster of {brokers} broker{plural(brokers)}; topics: {named}>"
 
     # --- topics and records ----------------------------------------------------------------------------------------------------
 

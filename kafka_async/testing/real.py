@@ -88,7 +88,7 @@ _GROUP: Final = 32
 """The resource type of a group."""
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class _RealBroker:
     """One broker."""
 

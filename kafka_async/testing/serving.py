@@ -26,7 +26,7 @@ _ACCEPTED_AFTER: Final = 8
 """Turns of the event loop, and some more, between accepting a connection and the start of its task."""
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class ClusterSockets:
     """The sockets of a cluster."""
 

@@ -18,7 +18,7 @@ from .clusters import Cluster
 T = TypeVar("T")
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class _Service:
     """The thread of one cluster."""
 

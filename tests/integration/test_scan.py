@@ -20,7 +20,7 @@ from kafka_async.sync import KafkaConsumer
 from tests.brokers import KafkaCluster
 
 from .test_read_committed import Transactions
-from .tools import new_topic
+from .tools import new_topic, wait_until
 
 pytestmark = pytest.mark.brokers
 SOON = 10.0
@@ -59,6 +59,7 @@ def test_a_log_that_ends_in_a_marker_is_read_without_waiting(kafka44: KafkaClust
     topic = new_topic(kafka44, 3)
     kafka44.produce(topic, 20)
     kafka44.produce(topic, 10, transaction=outcome)
+    wait_until(lambda: sum(kafka44.end_offsets(topic).values()) > 30)  # brokers write markers after they have answered the producer
     with soon():
         table = table_of(kafka44, topic)
         assert table.count() == (30 if outcome == "commit" else 20)

@@ -382,6 +382,7 @@ async def test_handlers_on_threads_may_work_within_with(
 async def test_a_stop_waits_for_a_thread_that_works_on_a_record_and_no_longer(
     kafka_share: KafkaCluster, topic: str, background: Literal["task", "thread"]
 ) -> None:
+    from_the_start(kafka_share, topic, share_record_lock_duration_ms="30000")  # a busy machine may be late, and lose no lock
     asyncio.get_running_loop().set_debug(True)
     kafka_share.produce(topic, 2)
     begun = threading.Event()

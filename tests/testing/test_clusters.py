@@ -9,7 +9,7 @@ import pytest
 from kafka_async import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka_async.errors import CoordinatorLoadInProgressError, TopicAuthorizationFailedError
 from kafka_async.sync import KafkaConsumer as BlockingConsumer
-from kafka_async.testing import HANG, Cluster
+from kafka_async.testing import HANG, Cluster, ThreadedCluster
 from kafka_async.wire import Api
 from tests.virtual import run_virtual, run_virtual_asyncio
 
@@ -254,3 +254,15 @@ def test_a_consumer_in_a_thread_of_its_own_reads_what_is_produced_here() -> None
         cluster.produce("t", value="3")
         assert next(iter(reader)).value == b"3"
     assert cluster.committed("g")[TopicPartition("t", 0)].offset >= 2
+
+
+def test_a_cluster_with_many_records_is_shown_in_a_few_words() -> None:
+    cluster = Cluster(brokers=3)
+    assert repr(cluster) == "<Cluster of 3 brokers; topics: none>"
+    for number in range(12):
+        cluster.topic(f"t{number:02}")
+    cluster.produce_many("t00", [b"x"] * 10_000)
+    shown = "<Cluster of 3 brokers; topics: t00, t01, t02, t03, t04, t05, t06, t07, t08, t09, ...>"
+    assert repr(cluster) == shown
+    assert repr(ThreadedCluster(cluster)) == f"ThreadedCluster(cluster={shown}, bootstrap='', _entered=0)"
+    assert len(repr(cluster.simulated)) < 200

@@ -34,7 +34,7 @@ class Drop(Exception):
     """Returned by a control function: the broker closes the connection instead of answering."""
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class FakeBroker:
     """A broker of a fake cluster."""
 

@@ -30,7 +30,7 @@ from .versions import KAFKA_4_4
 from .waking import TIMESTAMP, Changes, SimulatedClock
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class FakePartition:
     """One partition: its log and who leads it."""
 
@@ -43,7 +43,7 @@ class FakePartition:
     """What Fetch answers for it instead of records."""
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class FakeTopic:
     """One topic."""
 
@@ -56,7 +56,7 @@ class FakeTopic:
     """What Metadata, Fetch and ListOffsets answer for it instead of serving it, such as 29 (no access)."""
 
 
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, repr=False)
 class FakeCluster:
     """Brokers 0, 1, ... at hosts ``b0``, ``b1``, ... port 9092."""
 

@@ -53,7 +53,7 @@ EVERY: Final = ""
 """The name under which all brokers are set."""
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class BrokerSettings:
     """What was set for brokers: at their start, and while they run for all of them or for one."""
 

@@ -77,7 +77,7 @@ class Frames:
             self.waiting.append(server.arrived(frame, line))
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Drive:
     """Makes answers without a task, driven by timers and by changes in the cluster."""
 
@@ -140,7 +140,7 @@ class Drive:
             self._timer = None
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class PushLine:
     """One connection, seen from a client on asyncio: a ``network.PushTransport`` without a socket.
 
@@ -299,7 +299,7 @@ class PushLine:
         self.server.hung_up(self)
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class PullLine:
     """One connection, seen from a client that reads in a task: a ``network.Transport``."""
 
@@ -379,7 +379,7 @@ class PullLine:
             self._work.cancel()
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class FakeNetwork:
     """The ``TransportFactory`` of a fake cluster."""
 

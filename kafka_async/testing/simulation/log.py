@@ -36,7 +36,7 @@ class StoredBatch:
     """``(timestamp, offset)`` of its records."""
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class PartitionLog:
     """Batches with rising offsets."""
 

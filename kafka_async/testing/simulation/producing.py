@@ -69,7 +69,7 @@ class ProducerState:
     """Epoch, and the next sequence of each partition."""
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Producers:
     """The producers of a cluster."""
 

@@ -64,7 +64,7 @@ class WantedRecords(NamedTuple):
     """Take no more than ``records`` (KIP-1206)."""
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class SharePartition:
     """One partition of one group."""
 

@@ -65,7 +65,7 @@ class SimulatedShareSession:
     """Partitions that the next answer must include: new ones, and those that had an error."""
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Shares:
     """The share groups of a cluster."""
 

@@ -49,7 +49,7 @@ class LoggedRequest:
     request: Any
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class SimulatedTraffic:
     """The requests of a cluster."""
 

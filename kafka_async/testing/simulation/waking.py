@@ -71,7 +71,7 @@ def _source_on_trio() -> _Source | None:
     return None if found is None else _Source(found, found.current_time(), virtual)
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class SimulatedClock:
     """A cluster's time. It passes as that of the event loop that looks, and goes on in the next one, which may begin at 0 again.
 
@@ -136,7 +136,7 @@ async def finished(work: Answering[T], changes: "Changes") -> T:
         work.close()
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Home:
     """The event loop that something belongs to."""
 
@@ -153,7 +153,7 @@ class Home:
             soon(fn)
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Changes:
     """What long polls wait for."""
 

@@ -58,7 +58,7 @@ class ClassicMember:
         return self.fellow is not None and self.fellow.wanted is not None
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class ClassicGroup:
     """One group."""
 

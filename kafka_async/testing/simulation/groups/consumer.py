@@ -58,7 +58,7 @@ class ConsumerMember:
         return self.epoch == LEAVES_FOR_A_WHILE
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class ConsumerGroup:
     """One group."""
 

@@ -70,7 +70,7 @@ _COMMITS_OF_CONSUMER_GROUPS: Final = 9
 """Version of OffsetCommit from which it can carry a member epoch."""
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Groups:
     """The coordinators of a cluster: there is one for each group."""
 

@@ -31,7 +31,7 @@ class ShareMember:
     """Partitions that it was assigned."""
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class ShareGroup:
     """One group."""
 
