@@ -36,7 +36,7 @@ class OutOfStock(Exception):
 def fill(cluster: KafkaCluster) -> str:
     """Return a topic of two partitions and ten records; 2, 5 and 7 fail in ``work``, and 7 has no key."""
     topic = new_topic(cluster, 2)
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
     for index in range(10):
         key = None if index == 7 else b"k%d" % index
         producer.produce(
@@ -162,7 +162,7 @@ async def test_what_fails_again_comes_back_counted_until_it_has_gone_back_often_
 async def test_a_value_that_was_left_out_comes_from_the_first_record_while_it_is_there(kafka44: KafkaCluster) -> None:
     source, letters = new_topic(kafka44), new_topic(kafka44)
     large = b'{"n": 5, "text": "%s"}' % (b"x" * 500_000)
-    producer = Producer({"bootstrap.servers": kafka44.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": kafka44.bootstrap_servers, "log_level": 0})
     for _ in range(2):
         producer.produce(source, large, b"k")
     producer.flush()

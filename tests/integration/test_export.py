@@ -29,7 +29,9 @@ COUNT = 60_000
 def filled(cluster: KafkaCluster) -> str:
     """Return a topic of two partitions with JSON, in small batches."""
     topic = new_topic(cluster, 2)
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 5, "queue.buffering.max.messages": 2 * COUNT})
+    producer = Producer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0, "linger.ms": 5, "queue.buffering.max.messages": 2 * COUNT}
+    )
     for number in range(COUNT):
         for partition in range(2):
             producer.produce(topic, b'{"id":%d,"text":"%s"}' % (number, b"x" * 50), partition=partition)
@@ -98,7 +100,7 @@ def test_what_transactions_have_not_committed_is_in_no_file(kafka44: KafkaCluste
 
 def test_large_records_do_not_fill_the_memory(kafka44: KafkaCluster, tmp_path: Path) -> None:
     topic = new_topic(kafka44)
-    producer = Producer({"bootstrap.servers": kafka44.bootstrap_servers, "message.max.bytes": 4_000_000})
+    producer = Producer({"bootstrap.servers": kafka44.bootstrap_servers, "log_level": 0, "message.max.bytes": 4_000_000})
     chance = random.Random(7)  # noqa: S311  # what does not compress
     for _ in range(300):
         producer.produce(topic, chance.randbytes(1_000_000), partition=0)

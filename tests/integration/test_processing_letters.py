@@ -39,6 +39,7 @@ async def producing(which: str, cluster: KafkaCluster, most: int = 1_000_000) ->
         "socket.timeout.ms": 3_000,  # or a request for metadata that nobody answers may outlast twenty messages
         "linger.ms": 0,
         "message.max.bytes": most,
+        "log_level": 0,
     }
     if which == "confluent":
         yield Producer(options)
@@ -50,7 +51,7 @@ async def producing(which: str, cluster: KafkaCluster, most: int = 1_000_000) ->
 def fill(cluster: KafkaCluster) -> str:
     """Return a topic of 10 records, of which 3 and 6 fail in a handler, and 8 is no JSON."""
     topic = new_topic(cluster)
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
     for index in range(10):
         value = b"\xff{" if index == 8 else b'{"n":   %d}' % index
         key = None if index == 6 else b"\x00k%d" % index
@@ -109,7 +110,7 @@ async def test_a_letter_that_is_too_large_is_written_without_its_value(
 ) -> None:
     source = new_topic(kafka44)
     letters = new_topic(kafka44, max_message_bytes="20000") if refused_by == "broker" else new_topic(kafka44)
-    producer = Producer({"bootstrap.servers": kafka44.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": kafka44.bootstrap_servers, "log_level": 0})
     for size in (10, 50_000, 10):
         producer.produce(source, b"x" * size, b"key", partition=0)
         producer.flush()

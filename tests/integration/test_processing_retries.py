@@ -276,7 +276,7 @@ def test_a_program_without_an_event_loop_has_retry_topics_and_dead_letters(kafka
         if record.value == b"2" or (record.value == b"1" and context.attempt == 1):
             raise ValueError("no")
 
-    producer = Producer({"bootstrap.servers": kafka44.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": kafka44.bootstrap_servers, "log_level": 0})
     retry = RetryTopics(producer, delays=(1,), then=DeadLetters(producer, dead))
     options: dict[str, Any] = {"bootstrap_servers": kafka44.bootstrap_servers, "auto_offset_reset": "earliest", **group.options()}
     with (

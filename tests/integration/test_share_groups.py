@@ -409,7 +409,7 @@ async def test_cancelling_a_read_loses_nothing(kafka_share: KafkaCluster, topic:
 
 
 async def test_the_poll_of_a_member_that_stops_takes_no_record_that_comes_later(kafka_share: KafkaCluster, topic: str) -> None:
-    producer = Producer({"bootstrap.servers": kafka_share.bootstrap_servers, "linger.ms": 0})
+    producer = Producer({"bootstrap.servers": kafka_share.bootstrap_servers, "log_level": 0, "linger.ms": 0})
     for turn in range(4):
         producer.produce(topic, b"first")
         await asyncio.to_thread(producer.flush)

@@ -132,7 +132,9 @@ def producing(cluster: Cluster, count: int, size: int) -> None:
     """Send so many Produce requests with one record each."""
     confluent_kafka = pytest.importorskip("confluent_kafka", reason="in the extra test")
     with ThreadedCluster(cluster) as served:
-        producer = confluent_kafka.Producer({"bootstrap.servers": served.bootstrap, "linger.ms": 0, "message.max.bytes": 2_000_000})
+        producer = confluent_kafka.Producer(
+            {"bootstrap.servers": served.bootstrap, "log_level": 0, "linger.ms": 0, "message.max.bytes": 2_000_000}
+        )
         for _ in range(count):
             producer.produce("t", b"x" * size)
             assert producer.flush(30) == 0

@@ -103,7 +103,7 @@ async def test_confluent_kafka_writes_reads_in_a_group_and_commits(protocol: str
     confluent = pytest.importorskip("confluent_kafka", reason="in the extra test")
 
     def work(servers: str) -> int:
-        producer = confluent.Producer({"bootstrap.servers": servers, "transactional.id": "x"})
+        producer = confluent.Producer({"bootstrap.servers": servers, "log_level": 0, "transactional.id": "x"})
         producer.init_transactions(10)
         producer.begin_transaction()
         producer.produce("t", b"x")

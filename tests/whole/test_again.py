@@ -89,7 +89,7 @@ def test_a_test_whose_worker_another_process_killed_is_repeated(
         "    if not hasattr(config, 'workerinput'):\n"
         "        config.pluginmanager.register(Failures(config))\n"
     )
-    pytester.makeini("[pytest]\nmarkers =\n    brokers\n")
+    pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function\nmarkers =\n    brokers\n")
     mark = "@pytest.mark.brokers\n" if waits else ""
     pytester.makepyfile(f"import os, pytest, signal\n{mark}def test_one(): os.kill(os.getpid(), signal.{number})\n")
 
