@@ -562,12 +562,19 @@ class KafkaCluster:
         """
         topic = NewTopic(name, partitions, replicas or min(3, self._brokers), config=dict(config or {}))
         deadline = time.monotonic() + START_TIMEOUT
+        unanswered = False
         while True:
             try:
                 self.admin.create_topics([topic])[name].result()
             except KafkaException as error:
-                if error.args[0].code() != KafkaError.INVALID_REPLICATION_FACTOR or time.monotonic() > deadline:
+                code = error.args[0].code()
+                if unanswered and code == KafkaError.TOPIC_ALREADY_EXISTS:
+                    break
+                if code not in (KafkaError.INVALID_REPLICATION_FACTOR, *_MOVING) or time.monotonic() > deadline:
                     raise
+                if code in _MOVING:  # the client may wait for good for a controller that was there before brokers came back
+                    unanswered = True
+                    self._replace_admin()
                 time.sleep(0.05)
             else:
                 break
