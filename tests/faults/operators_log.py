@@ -31,7 +31,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package
 
 from kafka_async import KafkaConsumer
 from kafka_async.errors import KafkaError
-from tests.brokers import KafkaCluster
+from tests.brokers import CURRENT, KafkaCluster
 
 TOPIC = "orders"
 PROPERTIES = {
@@ -56,8 +56,8 @@ TITLE: Final = "## What an operator sees"
 HEAD: Final = f"""{TITLE}
 
 Two consumers in one process, `web-billing` (group protocol `consumer`) and `web-audit` (`classic`), read a topic of six
-partitions from three brokers: one run of `python -m tests.faults.operators_log FILE` on Apache Kafka 4.3.0, with sessions of ten
-seconds. From the first line to the last it took {{minutes:.0f}} minutes; faults that are normally days apart follow one another
+partitions from three brokers: one run of `python -m tests.faults.operators_log FILE` on Apache Kafka {CURRENT}, with sessions of
+ten seconds. From the first line to the last it took {{minutes:.0f}} minutes; faults that are normally days apart follow one another
 here. In an hour without faults, nothing is logged. Every line of `kafka_async` is shown. Lines of the logger `shop` are the
 program's own: what was done to the cluster, and errors that reads raised; {{left_out}} repetitions of these errors are left out.
 Lines that begin with `#` are explanations.
@@ -69,8 +69,8 @@ EXPLAINED: Final = {
     "dies": "The coordinator of billing is killed. Its partitions are read from other brokers.",
     "and is started again": "It is back. Kafka moves leaders and coordinators back to it only after five minutes.\n"
     "# Until a consumer needs it again, the outage of its connections goes on, but holds up nothing.",
-    "an ACL denies reading the topic": "An ACL denies reading for ten seconds. Reads raise an error, which the program logs;\n"
-    "# a refused auto-commit can only be logged.",
+    "an ACL denies reading the topic": "An ACL denies reading for ten seconds. Reads raise an error, which the program logs.\n"
+    "# The consumer logs how long it lasts. A refused auto-commit has a line of its own, if there is something to commit.",
     "the process is frozen for 20 seconds": "The process is frozen for longer than its sessions: the groups went on without it.\n"
     "# Records since the last commit are read again.",
 }
