@@ -202,7 +202,7 @@ class Retry:
             return True
         from asyncio import CancelledError  # a handler runs, so it is imported already
 
-        if isinstance(error, CancelledError):  # raised by the handler itself, or this would not be called
+        if isinstance(error, CancelledError | GeneratorExit):  # raised by the handler itself, or this would not be called
             return Exception in self.on
         return isinstance(error, BaseExceptionGroup) and error.split(self.on)[1] is None
 

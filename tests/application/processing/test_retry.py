@@ -1,5 +1,6 @@
 """The policy of retries: numbers in, numbers out."""
 
+from asyncio import CancelledError
 from typing import Any
 
 import pytest
@@ -20,6 +21,13 @@ def test_only_the_named_exceptions_are_tried_again() -> None:
     assert policy.after(1, TimeoutError()) == 0.0
     assert policy.after(1, KeyError()) == 0.0
     assert policy.after(1, ValueError()) is None
+
+
+@pytest.mark.parametrize("leak", [CancelledError, GeneratorExit])
+def test_what_a_handler_leaks_of_what_it_awaits_is_tried_again_as_any_failure_is(leak: type[BaseException]) -> None:
+    assert Retry(attempts=2).after(1, leak()) == 0.0
+    assert Retry(attempts=2).after(2, leak()) is None
+    assert Retry(attempts=2, on=OSError).after(1, leak()) is None
 
 
 def test_a_group_is_tried_again_if_all_in_it_are() -> None:
