@@ -45,7 +45,7 @@ Names are aiokafka's if aiokafka has one, so that ``except`` clauses move over u
             └── ...
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Final, TypeVar
 
 E = TypeVar("E", bound=BaseException)
@@ -782,6 +782,8 @@ BY_CODE: Mapping[int, type[BrokerResponseError]] = {cls.errno: cls for cls in Br
 
 LONGEST_TEXT: Final = 300
 """Characters of a broker's text that an error repeats."""
+LONGEST_REASON: Final = 1000
+"""Characters of an error of the program's that an error of ours repeats; it is the ``__cause__`` anyway."""
 
 
 def one_line(text: str, longest: int = LONGEST_TEXT) -> str:
@@ -790,6 +792,27 @@ def one_line(text: str, longest: int = LONGEST_TEXT) -> str:
     if not line.isprintable():
         line = "".join(character if character.isprintable() else " " for character in line)
     return line + "..." if len(text) > longest else line
+
+
+def shown(value: object, longest: int = LONGEST_TEXT) -> str:
+    """Return ``repr(value)`` for an error that is about it, of limited length: it may be a record, or hold megabytes of one.
+
+    An error of Unicode is shown with its text, since its ``repr`` is all the data, and then the reason.
+    """
+    text = f"{type(value).__name__}({said(value)!r})" if isinstance(value, UnicodeError) else _text(repr, value)
+    return text[:longest] + "..." if len(text) > longest else text
+
+
+def said(error: BaseException) -> str:
+    """Return ``str(error)``, also of a program's error that cannot say anything."""
+    return _text(str, error)
+
+
+def _text(form: Callable[[object], str], value: object) -> str:
+    try:
+        return form(value)
+    except Exception as error:  # a bug of the program's: the failure that is told of must not be lost because of that
+        return f"<{type(value).__name__}, whose text raised {type(error).__name__}>"
 
 
 def for_code(code: int, message: str | None = None, *, group: str | None = None, topic: str | None = None) -> BrokerResponseError:

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from .errors import one_line
+from .errors import LONGEST_REASON, one_line, shown
 from .model import TopicPartition, at_offset
 from .values import define, field, frozen
 
@@ -325,7 +325,7 @@ class LoggingListener:
         if isinstance(event, RecordFailed):
             self._record_failed(event)
             return
-        text = f"process() has failed and handles nothing more ({event.error!r})"
+        text = f"process() has failed and handles nothing more ({shown(event.error, LONGEST_REASON)})"
         self._write(logging.ERROR, "", text, error=event.error)
 
     def _record_failed(self, event: RecordFailed) -> None:
@@ -345,7 +345,7 @@ class LoggingListener:
                 self._passing, self._passing_logged_at = 0, event.now
         if self.logger.isEnabledFor(level):  # the error's text may be long
             where = at_offset(event.topic, event.partition, event.offset)
-            text = f"{where}: {event.outcome} after attempt {event.attempt} ({event.error!r}){more}"
+            text = f"{where}: {event.outcome} after attempt {event.attempt} ({shown(event.error, LONGEST_REASON)}){more}"
             self._write(level, "", text, error=event.error)
 
     def _fault(self, event: Fault) -> None:
@@ -353,7 +353,7 @@ class LoggingListener:
         if news is None or not (event.outage or self._is_fresh(event)):
             self._debug(event.subject, event)
             return
-        text = f"{event.text} ({event.error!r})" if event.error is not None else event.text
+        text = f"{event.text} ({shown(event.error, LONGEST_REASON)})" if event.error is not None else event.text
         self._write(logging.WARNING, event.subject, text, news, error=event.error, outage=event.outage or None)
 
     def _begun(self, event: Fault) -> frozenset[TopicPartition] | None:
@@ -438,5 +438,5 @@ class LoggingListener:
             "outage_seconds": outage_seconds,
             "error": None if error is None else type(error).__name__,
         }
-        shown = f"[{who}] {line}" if who else line
-        logger.log(level, "%s", one_line(shown, longest) if longest else shown, extra=fields)
+        whole = f"[{who}] {line}" if who else line
+        logger.log(level, "%s", one_line(whole, longest) if longest else whole, extra=fields)

@@ -13,7 +13,7 @@ A record that was written but not confirmed is written again, so there may be tw
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
-from ..errors import one_line
+from ..errors import one_line, said
 from ..lazy import public_name
 from ..model import at_offset
 from .publishing import Headers, Publisher, Record, check_bytes, is_too_large, traced
@@ -98,7 +98,7 @@ def reasons(record: Record, error: BaseException, attempts: int, group: str | No
         OFFSET: record.offset,
         TIMESTAMP: record.timestamp,
         EXCEPTION: public_name(type(error)),
-        REASON: one_line(str(error)),
+        REASON: one_line(said(error)),
         ATTEMPTS: attempts,
         **({GROUP: group} if group is not None else {}),
     }

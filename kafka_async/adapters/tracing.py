@@ -19,6 +19,7 @@ from attrs import define, field
 
 from ..application.processing.context import ProcessingContext
 from ..application.processing.retry import RetryLater, Skip, blame, check_return, decided
+from ..errors import said
 from ..functions import is_async, takes_context
 from ..lazy import public_name
 
@@ -106,7 +107,7 @@ class _Attempt:
             self.span.set_attribute("error.type", kind)
             if isinstance(error, Exception):
                 self.span.record_exception(error)
-            self.span.set_status(Status(StatusCode.ERROR, str(error)))
+            self.span.set_status(Status(StatusCode.ERROR, said(error)))
         # Before the span ends, and with it: then the measurement is an example that leads to the trace.
         self.duration.record(time.perf_counter() - self.began, attributes, context=self.context)
         self.span.end()

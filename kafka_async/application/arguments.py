@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from uuid import UUID
 
 from ..config import is_sendable
+from ..errors import shown
 from ..model import OffsetAndMetadata, SubscriptionPattern, TopicPartition
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def as_partition(partition: Any) -> TopicPartition:
     match partition:
         case (str(topic), int(number)) if isinstance(partition, tuple) and not isinstance(number, bool):
             return TopicPartition(topic, number)
-    raise TypeError(f"{partition!r}: expected a TopicPartition")
+    raise TypeError(f"{shown(partition)}: expected a TopicPartition")
 
 
 def one_partition(partition: Any) -> str:
@@ -38,11 +39,11 @@ def one_partition(partition: Any) -> str:
 def partition_set(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
     """Return the partitions without repetition, in their order. Raises ``TypeError`` or ``ValueError`` for anything else."""
     if isinstance(partitions, (str, TopicPartition)) or _is_partition(partitions):
-        raise TypeError(f"{partitions!r}: expected a collection of TopicPartition values")
+        raise TypeError(f"{shown(partitions)}: expected a collection of TopicPartition values")
     unique = tuple(dict.fromkeys(map(as_partition, partitions)))
     for partition in unique:
         if not _is_integer(partition.partition, _INT32):
-            raise ValueError(f"{partition!r}: expected a partition number from 0 to {_INT32[-1]}")
+            raise ValueError(f"{shown(partition)}: expected a partition number from 0 to {_INT32[-1]}")
         _check_topic(partition.topic)
     return unique
 
@@ -59,7 +60,7 @@ def offset_ranges(ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[Topi
                 pass
             case other:
                 raise ValueError(
-                    f"range {other!r} of {one_partition(partition)}: expected two offsets, the first not above the second"
+                    f"range {shown(other)} of {one_partition(partition)}: expected two offsets, the first not above the second"
                 )
     return {as_partition(partition): offsets for partition, offsets in ranges.items()}
 
@@ -70,13 +71,13 @@ def _is_integer(value: Any, among: range) -> TypeGuard[int]:
 
 def _check_topic(topic: Any) -> None:
     if not isinstance(topic, str) or topic in (".", "..") or re.fullmatch(_LEGAL_TOPIC, topic) is None:
-        raise ValueError(f"topic {topic!r}: expected 1 to 249 letters, digits, '.', '_' or '-'")
+        raise ValueError(f"topic {shown(topic)}: expected 1 to 249 letters, digits, '.', '_' or '-'")
 
 
 def subscribed_topics(topics: Collection[str]) -> frozenset[str]:
     """Return the topics of a subscription. Raises ``ValueError`` for impossible names, ``TypeError`` for a bare string."""
     if isinstance(topics, str):
-        raise TypeError(f"topics={topics!r}: expected a collection of topic names, not one string")
+        raise TypeError(f"topics={shown(topics)}: expected a collection of topic names, not one string")
     for topic in topics:
         _check_topic(topic)
     return frozenset(topics)
@@ -86,7 +87,7 @@ def topic_names(topics: Collection[str]) -> frozenset[str]:
     """Return the names to ask the cluster about; they need not be valid. Raises ``TypeError`` for anything but strings."""
     for topic in topics:
         if not isinstance(topic, str):
-            raise TypeError(f"{topic!r}: expected the name of a topic")
+            raise TypeError(f"{shown(topic)}: expected the name of a topic")
     return frozenset(topics)
 
 
@@ -96,9 +97,9 @@ def subscribed_pattern(pattern: Any) -> Callable[[str], bool]:
         try:
             pattern = re.compile(pattern)
         except re.error as error:
-            raise ValueError(f"pattern={pattern!r}: not a regular expression: {error}") from error
+            raise ValueError(f"pattern={shown(pattern)}: not a regular expression: {error}") from error
     if not isinstance(pattern, re.Pattern):
-        raise TypeError(f"pattern={pattern!r}: expected a regular expression")
+        raise TypeError(f"pattern={shown(pattern)}: expected a regular expression")
     match = pattern.match
     return lambda topic: match(topic) is not None
 
@@ -114,21 +115,21 @@ def subscribed_regex(pattern: SubscriptionPattern) -> str:
 def text(value: Any, name: str, *, least: int = 0) -> str:
     """Return a string that can be sent. Raises ``ValueError`` for anything else."""
     if not is_sendable(value) or len(value) < least:
-        raise ValueError(f"{name}={value!r:.100}: expected a string of {least} to 32767 bytes in UTF-8")
+        raise ValueError(f"{name}={shown(value, 100)}: expected a string of {least} to 32767 bytes in UTF-8")
     return str(value)
 
 
 def seconds(timeout_ms: Any, name: str = "timeout_ms") -> float:
     """Return a timeout in seconds; one below 0 has passed already. Raises ``ValueError`` for anything but a number."""
     if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, (int, float)) or timeout_ms != timeout_ms:
-        raise ValueError(f"{name}={timeout_ms!r}: expected a number of milliseconds")
+        raise ValueError(f"{name}={shown(timeout_ms)}: expected a number of milliseconds")
     return timeout_ms / 1000
 
 
 def offset_number(offset: Any, name: str = "offset") -> int:
     """Return an offset. Raises ``ValueError`` for anything but an integer of at least 0."""
     if not _is_integer(offset, _INT64):
-        raise ValueError(f"{name}={offset!r}: expected an integer of at least 0")
+        raise ValueError(f"{name}={shown(offset)}: expected an integer of at least 0")
     return offset
 
 
@@ -145,7 +146,7 @@ def seek_target(offset: Any) -> OffsetAndMetadata:
 def commit_offsets(offsets: Mapping[TopicPartition, Any]) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return what to commit, from an offset, ``(offset, metadata)`` or ``OffsetAndMetadata``. Raises ``ValueError`` otherwise."""
     if not isinstance(offsets, Mapping) or not offsets:
-        raise ValueError(f"offsets={offsets!r}: expected a mapping of partitions to offsets that is not empty")
+        raise ValueError(f"offsets={shown(offsets)}: expected a mapping of partitions to offsets that is not empty")
     partition_set(offsets)
     return {as_partition(partition): _commit_offset(partition, value) for partition, value in offsets.items()}
 
@@ -153,7 +154,9 @@ def commit_offsets(offsets: Mapping[TopicPartition, Any]) -> dict[TopicPartition
 def _commit_offset(partition: TopicPartition, value: Any) -> OffsetAndMetadata:
     name = f"offset of {one_partition(partition)}"
     if isinstance(value, tuple):
-        wanted = value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(*(value if 2 <= len(value) <= 3 else (-1,)))
+        if not 2 <= len(value) <= 3:
+            raise ValueError(f"{name}={shown(value)}: expected an offset, (offset, metadata) or an OffsetAndMetadata")
+        wanted = value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(*value)
         text(wanted.metadata, f"{name}: metadata")
         _check_epoch(wanted.leader_epoch, name)
         _check_topic_id(wanted.topic_id, name)
@@ -163,12 +166,12 @@ def _commit_offset(partition: TopicPartition, value: Any) -> OffsetAndMetadata:
 
 def _check_topic_id(topic_id: Any, name: str) -> None:
     if not (topic_id is None or isinstance(topic_id, UUID)):
-        raise ValueError(f"{name}: topic_id={topic_id!r}: expected a UUID, or None if it is not known")
+        raise ValueError(f"{name}: topic_id={shown(topic_id)}: expected a UUID, or None if it is not known")
 
 
 def _check_epoch(epoch: Any, name: str) -> None:
     if epoch is not None and not _is_integer(epoch, _INT32):
-        raise ValueError(f"{name}: leader_epoch={epoch!r}: expected an integer of at least 0, or None if it is not known")
+        raise ValueError(f"{name}: leader_epoch={shown(epoch)}: expected an integer of at least 0, or None if it is not known")
 
 
 def milliseconds(when: Any) -> int:
@@ -182,7 +185,7 @@ def milliseconds(when: Any) -> int:
         return offset_number(when, "timestamp")
     if when.utcoffset() is None:
         raise ValueError(
-            f"timestamp={when!r}: expected a datetime with a time zone, such as when.astimezone() for local time or "
+            f"timestamp={shown(when)}: expected a datetime with a time zone, such as when.astimezone() for local time or "
             "when.replace(tzinfo=UTC)"
         )
     return offset_number(-((datetime.fromtimestamp(0, UTC) - when) // timedelta(milliseconds=1)), "timestamp")
@@ -191,6 +194,6 @@ def milliseconds(when: Any) -> int:
 def timestamps(wanted: "Mapping[TopicPartition, int | datetime]") -> dict[TopicPartition, int]:
     """Return the timestamps of a look-up by time, milliseconds since the epoch."""
     if not isinstance(wanted, Mapping):
-        raise TypeError(f"timestamps={wanted!r}: expected a mapping of partitions to timestamps")
+        raise TypeError(f"timestamps={shown(wanted)}: expected a mapping of partitions to timestamps")
     partition_set(wanted)
     return {as_partition(partition): milliseconds(value) for partition, value in wanted.items()}

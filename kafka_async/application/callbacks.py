@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from ..config import ConsumerConfig
-from ..errors import DeserializationError
+from ..errors import LONGEST_REASON, DeserializationError, shown
 from ..functions import awaited, check_work, finished, why_never
 from ..model import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from ..values import define, evolve, frozen
@@ -99,8 +99,8 @@ def may_be_retried(error: Exception) -> bool:
     It does so by a true attribute ``retriable`` (this package, aiokafka, kafka-python), or by a class called ``RetriableError`` or
     ``RetriableException`` among its bases, whatever the library.
     """
-    retriable = getattr(error, "retriable", False)
     try:
+        retriable = getattr(error, "retriable", False)
         claims = retriable() if callable(retriable) else retriable
     except Exception:  # an attribute of that name that means something else
         claims = False
@@ -150,9 +150,11 @@ class Deserializers:
 def _stopped_at(record: Record, field: str, error: Exception, done: list[Record]) -> Deserialized:
     which = f"the {field} of {record.topic}-{record.partition} at offset {record.offset}"
     if may_be_retried(error):
-        error.add_note(f"raised by the deserializer for {which}; nothing was passed, the next read tries again")
+        note = f"raised by the deserializer for {which}; nothing was passed, the next read tries again"
+        if note not in getattr(error, "__notes__", ()):  # a future that failed raises the same error each time
+            error.add_note(note)
         return Deserialized(records=done, done=len(done), retriable=error)
-    poison = DeserializationError(f"{which} cannot be deserialized: {error!r}", record, field)
+    poison = DeserializationError(f"{which} cannot be deserialized: {shown(error, LONGEST_REASON)}", record, field)
     poison.__cause__ = error
     return Deserialized(records=done, done=len(done), poison=poison)
 
@@ -196,7 +198,7 @@ def _checked(batch: Any, interceptor: Any, given: Batch) -> Batch:
     lost.
     """
     if not isinstance(batch, dict):
-        raise TypeError(f"{interceptor!r}.on_consume() returned {batch!r}: expected records by partition")
+        raise TypeError(f"{interceptor!r}.on_consume() returned {shown(batch)}: expected records by partition")
     if strange := batch.keys() - given.keys():
         raise TypeError(f"{interceptor!r}.on_consume() returned records of {strange}: expected only partitions it was given")
     return batch

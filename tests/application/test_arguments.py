@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kafka_async import OffsetAndMetadata, SubscriptionPattern, TopicPartition
+from kafka_async import ConsumerRecord, OffsetAndMetadata, SubscriptionPattern, TopicPartition
 from kafka_async.application.arguments import (
     commit_offsets,
     offset_number,
@@ -189,3 +189,27 @@ def test_impossible_ranges_are_named(bad: Any) -> None:
 
 def test_ranges_may_be_empty() -> None:
     assert offset_ranges({TP: (7, 7)}) == {TP: (7, 7)}
+
+
+LARGE: ConsumerRecord[Any, Any] = ConsumerRecord("t", 0, 7, 0, 0, None, {"text": "x" * 1_000_000}, (), None, -1, 1_000_000, None)
+"""Records are tuples, and are easily given in place of what they hold."""
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        lambda: one_partition(LARGE),
+        lambda: partition_set([LARGE]),  # type: ignore[list-item]  # what is tested
+        lambda: seek_target(LARGE),
+        lambda: commit_offsets({TP: [LARGE, LARGE]}),
+        lambda: commit_offsets({TP: LARGE}),
+        lambda: commit_offsets([LARGE]),  # type: ignore[arg-type]  # what is tested
+        lambda: timestamps({TP: LARGE}),  # type: ignore[dict-item]  # what is tested
+        lambda: offset_ranges({TP: LARGE}),  # type: ignore[dict-item]  # what is tested
+        lambda: subscribed_topics([LARGE]),  # type: ignore[list-item]  # what is tested
+    ],
+)
+def test_records_in_the_place_of_something_else_are_named_in_a_few_words(check: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="expected") as caught:
+        check()
+    assert len(str(caught.value)) < 500

@@ -358,6 +358,66 @@ async def test_keys_have_a_deserializer_of_their_own() -> None:
         assert (caught.value.field, caught.value.record.key) == ("key", b"x")
 
 
+class Down(Exception):
+    """A registry that is down."""
+
+    retriable = True
+
+
+@virtual
+async def test_an_error_that_is_raised_again_and_again_gets_one_note() -> None:
+    cluster = FakeCluster()
+    (tp,) = cluster.create_topic("t")
+    cluster.produce(tp, "v")
+    down = Down()
+
+    def deserializer(data: bytes) -> bytes:
+        raise down
+
+    async with consumer_on(cluster, "t", value_deserializer=deserializer) as consumer:
+        for _ in range(3):
+            with pytest.raises(Down):
+                await consumer.getone()
+    assert len(down.__notes__) == 1
+
+
+class Sealed(Exception):
+    """Cannot be asked anything."""
+
+    @property
+    def retriable(self) -> bool:
+        raise KeyError("sealed")
+
+
+@virtual
+async def test_an_error_that_cannot_be_asked_whether_it_passes_is_that_of_its_record() -> None:
+    cluster = FakeCluster()
+    (tp,) = cluster.create_topic("t")
+    cluster.produce(tp, "0", "1")
+
+    def deserializer(data: bytes) -> bytes:
+        if data == b"0":
+            raise Sealed
+        return data
+
+    async with consumer_on(cluster, "t", value_deserializer=deserializer) as consumer:
+        with pytest.raises(DeserializationError, match="at offset 0"):
+            await consumer.getone()
+        assert (await consumer.getone()).value == b"1"
+
+
+@virtual
+async def test_the_error_of_a_large_record_says_why_and_does_not_repeat_it() -> None:
+    cluster = FakeCluster()
+    (tp,) = cluster.create_topic("t")
+    cluster.produce(tp, b"x" * 500_000 + b"\xff")
+    async with consumer_on(cluster, "t", value_deserializer=bytes.decode) as consumer:
+        with pytest.raises(DeserializationError, match=r"at offset 0 cannot be deserialized: .*invalid start byte") as caught:
+            await consumer.getone()
+        assert len(str(caught.value)) < 300
+        assert len(caught.value.record.value) == 500_001
+
+
 @pytest.mark.parametrize("deserializer", [int, later, Methods(), lambda topic, headers, data: data.decode()])
 async def test_a_key_that_is_missing_and_a_tombstone_stay_none_and_no_deserializer_sees_them(deserializer: Any) -> None:
     tombstone: ConsumerRecord[Any, Any] = ConsumerRecord("t", 0, 5, 0, 0, None, None, (), None, -1, -1, None)

@@ -2,11 +2,12 @@
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
+from ...background.by_topic import named
 from ...errors import CommitFailedError, IllegalOperation, IllegalStateError
 from ...events import FetchCommitted
 from ...model import OffsetAndMetadata, TopicPartition
 from ...values import define, field
-from ..arguments import commit_offsets, one_partition
+from ..arguments import commit_offsets
 from ..background_calls import BackgroundCalls
 from ..group.assigned import AssignedPartitions
 from ..lifecycle.lifecycle import Phase
@@ -57,8 +58,8 @@ class CommitCalls:
             unread.give_back(ours, parting=self.guard.lifecycle.phase is Phase.PARTING)
         await self._commit(ours)
         if lost:
-            names = ", ".join(map(one_partition, lost))
-            raise CommitFailedError(f"committed all offsets but those of partitions that are no longer assigned: {names}", lost)
+            text = f"committed all offsets but those of partitions that are no longer assigned: {named(lost)}"
+            raise CommitFailedError(text, lost)
 
     async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit at the caller's request; errors are raised to the caller."""

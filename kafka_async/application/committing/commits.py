@@ -8,12 +8,12 @@ from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
+from ...background.by_topic import named
 from ...errors import CommitFailedError, KafkaError, TopicRecreatedError
 from ...events import Call, CommitOffsets, Refusals
 from ...model import OffsetAndMetadata, TopicPartition
 from ...trace import Fault, Listener, Recovered
 from ...values import define, field, frozen
-from ..arguments import one_partition
 from ..callbacks import settled
 from ..outbox import Outbox
 from ..reading.cursor import PartitionCustody
@@ -77,8 +77,8 @@ def _refusal(refused: Refusals) -> KafkaError:
     first = next(iter(refused.values()))
     if not lost:
         return first
-    names = ", ".join(map(one_partition, lost))
-    failed = CommitFailedError(f"not assigned to this member (any more), so their offsets were not committed: {names}", lost)
+    text = f"not assigned to this member (any more), so their offsets were not committed: {named(lost)}"
+    failed = CommitFailedError(text, lost)
     failed.__cause__ = next((error for error in refused.values() if not isinstance(error, CommitFailedError)), first)
     return failed
 

@@ -33,7 +33,10 @@ class AssignedPartitions:
 
     def cursor(self, partition: TopicPartition) -> Cursor:
         """Return one partition. Raises ``IllegalStateError`` if it is not assigned."""
-        cursor = self.unread.partitions.get(partition) if isinstance(partition, tuple) else None
+        try:
+            cursor = self.unread.partitions.get(partition) if isinstance(partition, tuple) else None
+        except TypeError:  # a tuple without a hash, such as a record
+            cursor = None
         if cursor is None or self._is_given_up(cursor):
             raise IllegalStateError(f"{one_partition(partition)} is not assigned")
         return cursor

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any, Final, Protocol
 
 from ...background.boundary import EventHandler, LoopInterrupted
-from ...errors import BackgroundLoopError, ConsumerStoppedError, IllegalStateError
+from ...errors import LONGEST_REASON, BackgroundLoopError, ConsumerStoppedError, IllegalStateError, shown
 from ...states import StateTable
 from ...values import define, field
 
@@ -150,7 +150,7 @@ class Lifecycle:
         """Return the error that says why the loop is gone."""
         cause = self.boundary.ended
         if isinstance(cause, Exception) and not isinstance(cause, ConsumerStoppedError):
-            error = BackgroundLoopError(f"the background loop failed: {cause!r}")
+            error = BackgroundLoopError(f"the background loop failed: {shown(cause, LONGEST_REASON)}")
             error.__cause__ = cause
             return error
         if cause is not None and not isinstance(cause, ConsumerStoppedError):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any, Final
 
+from ...errors import shown
 from ...functions import returned
 from ...model import TopicPartition
 from ...values import define, field
@@ -131,7 +132,7 @@ def _checked(due: Any) -> float:
     if due is None:
         return -inf
     if isinstance(due, bool) or not isinstance(due, int | float):
-        raise TypeError(f"not_before returned {due!r}: expected milliseconds since the epoch, or None")
+        raise TypeError(f"not_before returned {shown(due)}: expected milliseconds since the epoch, or None")
     if not due < YEAR_10000:
         raise ValueError(f"not_before returned {due!r}: expected milliseconds since the epoch, before the year 10000")
     return due

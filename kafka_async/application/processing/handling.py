@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from anyio import get_cancelled_exc_class, get_current_task, sleep
 
-from ...errors import ProcessingError
+from ...errors import LONGEST_REASON, ProcessingError, shown
 from ...functions import finished, is_async, takes_context
 from ...model import OffsetAndMetadata, TopicPartition, at_offset
 from ...network.waiting import pause, running_loop
@@ -798,7 +798,8 @@ class Handling:
         if gone:
             return  # another member has the record now, and will report what is wrong with it
         where = at_offset(record.topic, record.partition, record.offset)
-        failure = ProcessingError(f"{where} failed after attempt {unit.attempt}: {error!r}", record, unit.attempt)
+        reason = shown(error, LONGEST_REASON)
+        failure = ProcessingError(f"{where} failed after attempt {unit.attempt}: {reason}", record, unit.attempt)
         failure.__cause__ = error
         self._fail(failure)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload
 
-from ...errors import InvalidValue, NoRoute
+from ...errors import LONGEST_REASON, InvalidValue, NoRoute, shown
 from ...functions import check_work, is_async, takes_context
 from ...model import ConsumerRecord, at_offset, last_header
 from ...values import define, field, frozen
@@ -94,7 +94,7 @@ class Route:
         except MemoryError:
             raise
         except Exception as error:
-            raise _invalid(record, self.kind, repr(error)) from error
+            raise _invalid(record, self.kind, shown(error, LONGEST_REASON)) from error
 
 
 @define(eq=False)

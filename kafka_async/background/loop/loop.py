@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import anyio
 
 from ...config import ConsumerConfig
-from ...errors import BackgroundLoopError, ConsumerStoppedError
+from ...errors import LONGEST_REASON, BackgroundLoopError, ConsumerStoppedError, shown
 from ...events import BackgroundSnapshot
 from ...model import Node
 from ...network import (
@@ -228,7 +228,7 @@ class BackgroundLoop:
         else:
             error: Exception = ConsumerStoppedError("the consumer is stopped")
             if isinstance(self.failure, Exception):
-                error = BackgroundLoopError(f"the background loop failed: {self.failure!r}")
+                error = BackgroundLoopError(f"the background loop failed: {shown(self.failure, LONGEST_REASON)}")
                 error.__cause__ = self.failure
             self.handler.ended = self.failure or error
             self.background.fail_calls(error)
@@ -266,6 +266,6 @@ def _failure(error: BaseException) -> BaseException:
         return error
     if isinstance(error, anyio.get_cancelled_exc_class()):
         return error
-    failure = RuntimeError(repr(error))
+    failure = RuntimeError(shown(error, LONGEST_REASON))
     failure.__cause__ = error
     return failure

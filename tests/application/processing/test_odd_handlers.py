@@ -114,6 +114,48 @@ def test_an_order_must_return_its_lane(odd: Callable[..., Any]) -> None:
         Retry(attempts=2, delay=odd)
 
 
+# --- errors that say much, or nothing -------------------------------------------------------------------------------------------
+
+
+class Mute(Exception):
+    """Nothing can be said about it."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+    __repr__ = __str__
+
+
+def _unreadable() -> Exception:
+    try:
+        (b"x" * 1_000_000 + b"\xff").decode()
+    except UnicodeDecodeError as error:
+        return error
+    raise AssertionError
+
+
+@virtual
+@pytest.mark.parametrize("asynchronous", [True, False])
+@pytest.mark.parametrize(("error", "text"), [(_unreadable(), "invalid start byte"), (Mute(), "<Mute, whose text raised")])
+async def test_what_stops_it_is_named_in_a_few_words(error: Exception, text: str, asynchronous: bool) -> None:
+    some = world()
+    some.produce(3)
+
+    async def handle(record: Record) -> None:
+        fail(record)
+
+    def fail(record: Record) -> None:
+        if record.offset == 1:
+            raise error
+
+    async with some.consumer() as consumer:
+        with pytest.raises(ProcessingError, match=f"t-0 at offset 1 failed after attempt 1: .*{text}") as caught:
+            await consumer.process(handle if asynchronous else fail, order="partition")
+        assert caught.value.__cause__ is error
+        assert len(str(caught.value)) < 300
+    assert some.committed() == 1
+
+
 # --- the record's failure ------------------------------------------------------------------------------------------------------
 
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from ....config import ConsumerConfig
 from ....errors import (
+    LONGEST_REASON,
     FencedInstanceIdError,
     IllegalStateError,
     InconsistentGroupProtocolError,
@@ -31,6 +32,7 @@ from ....errors import (
     KafkaError,
     MalformedResponseError,
     for_code,
+    shown,
 )
 from ....events import Call
 from ....model import ConsumerState, Node, TopicPartition
@@ -615,7 +617,7 @@ class ClassicMembership:
 
     def _stumbled(self, what: str, cause: Exception, now: float) -> None:
         """A problem that only a person can solve, in this client or another one: report it, and try again slowly."""
-        error = IllegalStateError(f"group {self.config.group_id!r}: {what}: {cause!r}")
+        error = IllegalStateError(f"group {self.config.group_id!r}: {what}: {shown(cause, LONGEST_REASON)}")
         error.__cause__ = cause
         request = self._coordinator_request.request
         request.failed(now)
