@@ -35,8 +35,8 @@ class CommitCalls:
         if self.calls.config.group_id is None:
             raise IllegalOperation(f"{what} needs a group_id")
 
-    async def commit(self, offsets: Wanted | None) -> None:
-        """See ``KafkaConsumer.commit``."""
+    async def commit(self, offsets: Wanted | None, *, once: bool = False) -> None:
+        """See ``KafkaConsumer.commit``. ``once``: the first answer about a partition is final."""
         self.check_group("commit()")
         self.guard.check_running()
         unread, rebalancing, inbox = self.assigned.unread, self.assigned.rebalancing, self.calls.inbox
@@ -56,18 +56,18 @@ class CommitCalls:
         ours = {partition: offset.of(self.assigned.cursor(partition).stored.topic_id) for partition, offset in ours.items()}
         if inside:
             unread.give_back(ours, parting=self.guard.lifecycle.phase is Phase.PARTING)
-        await self._commit(ours)
+        await self._commit(ours, once=once)
         if lost:
             text = f"committed all offsets but those of partitions that are no longer assigned: {named(lost)}"
             raise CommitFailedError(text, lost)
 
-    async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, once: bool) -> None:
         """Commit at the caller's request; errors are raised to the caller."""
         if not offsets:
             return
         commits = self.auto_commit.commits
         self.auto_commit.withdraw()
-        commit = commits.begin(offsets, Why.CALLER, self.calls.deadline())
+        commit = commits.begin(offsets, Why.CALLER, self.calls.deadline(), once=once)
         await self.calls.answer(commit.call)
         error = commits.end(commit)
         await commits.intercept()

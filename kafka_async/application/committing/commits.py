@@ -115,15 +115,18 @@ class Commits:
             cursor.stored.attempted or 0
         )
 
-    def begin(self, offsets: Offsets, why: Why, deadline: float) -> Commit:
-        """Send ``offsets`` on their way. ``deadline``: seconds of the loop's clock."""
+    def begin(self, offsets: Offsets, why: Why, deadline: float, *, once: bool = False) -> Commit:
+        """Send ``offsets`` on their way. ``deadline``: seconds of the loop's clock.
+
+        ``once``: also for a caller the first answer about a partition is final.
+        """
         for partition, offset in offsets.items():
             cursor = self.unread.partitions.get(partition)
             if cursor is not None:
                 cursor.stored.attempted = offset.offset
         beginnings = self._beginnings(offsets) if why is Why.CALLER else {}
         commit = Commit(why, offsets, Call(deadline, self.runtime.wake_application), beginnings)
-        self.outbox.add(CommitOffsets(call=commit.call, offsets={**beginnings, **offsets}, once=why is not Why.CALLER))
+        self.outbox.add(CommitOffsets(call=commit.call, offsets={**beginnings, **offsets}, once=once or why is not Why.CALLER))
         if why is Why.GIVEN_UP:
             self.book(offsets)
         return commit

@@ -77,17 +77,18 @@ class Progress:
 
     # --- committing ------------------------------------------------------------------------------------------------------------
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> bool:
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, once: bool = False) -> bool:
         """Commit. A failure is reported and stops nothing: the next commit covers what this one did not.
 
-        Return whether it failed, and another attempt may succeed.
+        ``once``: there is a next commit soon, so a partition of a topic that brokers do not know is not tried again here. All that
+        is to be committed meanwhile would wait for it. Return whether it failed, and another attempt may succeed.
         """
-        if not self.source.commits:
+        if not (self.source.commits and offsets):
             return False
         async with self._committing:
             while offsets:
                 try:
-                    await self.source.commit(offsets)
+                    await self.source.commit(offsets, once=once)
                 except OffsetMetadataTooLargeError as error:
                     if not self.work.keep_done:
                         self._report(error)

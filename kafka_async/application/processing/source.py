@@ -270,9 +270,9 @@ class Source:
 
     # --- committing ------------------------------------------------------------------------------------------------------------
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, once: bool) -> None:
         """Commit. Raises what ``KafkaConsumer.commit`` raises."""
-        await self.parts.commits.commit(offsets)
+        await self.parts.commits.commit(offsets, once=once)
 
     async def committed(
         self, partitions: Collection[TopicPartition]

@@ -248,6 +248,36 @@ async def test_nobody_waits_for_the_handlers_of_a_topic_that_was_deleted(how: tu
 
 
 @virtual
+@pytest.mark.parametrize("subscribed", [True, False])
+async def test_a_commit_of_a_topic_that_was_deleted_holds_up_no_other_topic(subscribed: bool) -> None:
+    some = world()
+    some.produce(1_000)
+    (tp,) = some.cluster.create_topic("u", 1)
+    other = some.cluster.log(tp)
+    seen: list[float] = []
+
+    async def handle(record: Record) -> None:
+        if record.topic == "t":
+            await anyio.sleep(0.1)  # so there is something to commit at any time
+        else:
+            seen.append(anyio.current_time())
+
+    options: dict[str, Any] = {"group_id": GROUP, "auto_commit_interval_ms": 100}
+    consumer = consumer_on(some.cluster, *(("t", "u") if subscribed else ()), group_protocol="consumer", **options)
+    if not subscribed:
+        consumer.assign([*some.partitions, tp])
+    async with consumer, consumer.processing(handle):
+        await until(lambda: bool(some.committed()))
+        some.cluster.delete_topic("t")
+        for count in range(1, 21):
+            other.append([b"x"])
+            some.cluster.changed()
+            await anyio.sleep(0.5)
+            assert len(seen) == count
+            assert some.cluster.committed[GROUP, tp] == count
+
+
+@virtual
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 async def test_a_listener_may_commit_as_in_programs_that_read_by_themselves(protocol: str) -> None:
     some = world(2)
