@@ -5,7 +5,14 @@ from collections.abc import Collection, Mapping, Sequence
 import anyio
 from anyio import Lock
 
-from ...errors import CommitFailedError, ConsumerStoppedError, KafkaError, OffsetMetadataTooLargeError
+from ...errors import (
+    CommitFailedError,
+    ConsumerStoppedError,
+    KafkaError,
+    OffsetMetadataTooLargeError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
 from ...model import OffsetAndMetadata, TopicPartition
 from ...trace import Fault, Notice
 from ...values import define, field
@@ -77,18 +84,17 @@ class Progress:
 
     # --- committing ------------------------------------------------------------------------------------------------------------
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, once: bool = False) -> bool:
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> bool:
         """Commit. A failure is reported and stops nothing: the next commit covers what this one did not.
 
-        ``once``: there is a next commit soon, so a partition of a topic that brokers do not know is not tried again here. All that
-        is to be committed meanwhile would wait for it. Return whether it failed, and another attempt may succeed.
+        Return whether it failed, and another attempt may succeed.
         """
         if not (self.source.commits and offsets):
             return False
         async with self._committing:
             while offsets:
                 try:
-                    await self.source.commit(offsets, once=once)
+                    await self.source.commit(offsets)
                 except OffsetMetadataTooLargeError as error:
                     if not self.work.keep_done:
                         self._report(error)
@@ -99,6 +105,9 @@ class Progress:
                 except CommitFailedError as error:
                     self._report(error)
                     self.work.committed({tp: offset for tp, offset in offsets.items() if error.lost and tp not in error.lost})
+                    return False
+                except (UnknownTopicOrPartitionError, UnknownTopicIdError) as error:  # the others are committed
+                    self._report(error)
                     return False
                 except KafkaError as error:
                     self._report(error)

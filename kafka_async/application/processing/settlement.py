@@ -85,7 +85,7 @@ class CommitSettlement:
         progress.work.forget(progress.work.parts.keys() - set(progress.source.assignment()))
         tasks = self.run.tasks
         if tasks is not None and (self._commit is None or self._commit.done) and (offsets := progress.to_commit()):
-            self._commit = self.run.start(tasks, partial(progress.commit, offsets, once=True))
+            self._commit = self.run.start(tasks, partial(progress.commit, offsets))
 
     async def settle(self) -> None:
         """Commit what is done."""

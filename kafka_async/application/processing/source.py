@@ -270,9 +270,13 @@ class Source:
 
     # --- committing ------------------------------------------------------------------------------------------------------------
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, once: bool) -> None:
-        """Commit. Raises what ``KafkaConsumer.commit`` raises."""
-        await self.parts.commits.commit(offsets, once=once)
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commit. Raises what ``KafkaConsumer.commit`` raises.
+
+        A partition of a topic that brokers do not know is not tried again: it may have been deleted, and all other commits, a
+        rebalance and a stop would wait for it.
+        """
+        await self.parts.commits.commit(offsets, once=True)
 
     async def committed(
         self, partitions: Collection[TopicPartition]

@@ -278,6 +278,31 @@ async def test_a_commit_of_a_topic_that_was_deleted_holds_up_no_other_topic(subs
 
 
 @virtual
+@pytest.mark.parametrize("how", ["stop", "leave", "drain"])
+async def test_nothing_ends_late_because_of_a_topic_that_was_deleted(how: str) -> None:
+    some = world()
+    some.produce(1_000)
+    (tp,) = some.cluster.create_topic("u", 1)
+    some.cluster.fill(tp, 5)
+    consumer = consumer_on(some.cluster, group_id=GROUP)
+    consumer.assign([*some.partitions, tp])
+    some.seconds = lambda record: 0.1 if record.topic == "t" else 0.0
+    async with consumer:
+        async with consumer.processing(some.handle, drain_timeout_ms=500) as run:
+            await until(lambda: len(some.done) > 50)
+            some.cluster.delete_topic("t")
+            began = anyio.current_time()
+            if how == "stop":
+                await consumer.stop()
+            elif how == "drain":
+                consumer.pause(*some.partitions)
+                await run.drain()
+                assert anyio.current_time() < began + 2
+        assert anyio.current_time() < began + 3
+    assert some.cluster.committed[GROUP, tp] == 5
+
+
+@virtual
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 async def test_a_listener_may_commit_as_in_programs_that_read_by_themselves(protocol: str) -> None:
     some = world(2)
