@@ -38,18 +38,20 @@ def one_partition(partition: Any) -> str:
 
 def partition_set(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
     """Return the partitions without repetition, in their order. Raises ``TypeError`` or ``ValueError`` for anything else."""
-    if isinstance(partitions, (str, TopicPartition)) or _is_partition(partitions):
+    if isinstance(partitions, str) or _is_partition(partitions) or not isinstance(partitions, Iterable):
         raise TypeError(f"{shown(partitions)}: expected a collection of TopicPartition values")
-    unique = tuple(dict.fromkeys(map(as_partition, partitions)))
-    for partition in unique:
+    given = tuple(map(as_partition, partitions))
+    for partition in given:
         if not _is_integer(partition.partition, _INT32):
             raise ValueError(f"{shown(partition)}: expected a partition number from 0 to {_INT32[-1]}")
         _check_topic(partition.topic)
-    return unique
+    return tuple(dict.fromkeys(given))
 
 
 def _is_partition(value: Any) -> bool:
-    return isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], int)
+    return isinstance(value, TopicPartition) or (
+        isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], int)
+    )
 
 
 def offset_ranges(ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, tuple[int, int]]:
@@ -76,7 +78,7 @@ def _check_topic(topic: Any) -> None:
 
 def subscribed_topics(topics: Collection[str]) -> frozenset[str]:
     """Return the topics of a subscription. Raises ``ValueError`` for impossible names, ``TypeError`` for a bare string."""
-    if isinstance(topics, str):
+    if isinstance(topics, str) or not isinstance(topics, Iterable):
         raise TypeError(f"topics={shown(topics)}: expected a collection of topic names, not one string")
     for topic in topics:
         _check_topic(topic)

@@ -43,7 +43,7 @@ def test_partitions_keep_their_order_and_lose_repetitions() -> None:
     assert partition_set(iter(())) == ()
 
 
-@pytest.mark.parametrize("bad", ["t", TP, ("t", 0), ["t-0"], [None], [("t", "0")], [["t", 0]], [("t", True)]])
+@pytest.mark.parametrize("bad", ["t", TP, ("t", 0), None, 5, print, ["t-0"], [None], [("t", "0")], [["t", 0]], [("t", True)]])
 def test_what_is_no_collection_of_partitions_is_named(bad: Any) -> None:
     with pytest.raises(TypeError, match="TopicPartition"):
         partition_set(bad)
@@ -56,6 +56,7 @@ def test_what_is_no_collection_of_partitions_is_named(bad: Any) -> None:
         TopicPartition("t", -(2**31)),
         TopicPartition("t", 2**31),
         TopicPartition("t", True),
+        TopicPartition("t", [0]),  # type: ignore[arg-type]  # what is tested
         TopicPartition("a b", 0),
         TopicPartition("", 0),
     ],
@@ -74,6 +75,12 @@ def test_a_partition_is_named_by_topic_and_number_and_its_name_is_none() -> None
 @pytest.mark.parametrize("bad", [[""], ["a/b"], ["x" * 250], [".."], ["."], [5]])
 def test_impossible_topics_are_named(bad: Any) -> None:
     with pytest.raises(ValueError, match="expected 1 to 249"):
+        subscribed_topics(bad)
+
+
+@pytest.mark.parametrize("bad", [None, 5, print])
+def test_what_is_no_collection_of_topics_is_named(bad: Any) -> None:
+    with pytest.raises(TypeError, match="expected a collection of topic names"):
         subscribed_topics(bad)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ...background.boundary import EventHandler
 from ...config import ConsumerConfig
-from ...errors import DeserializationError, IllegalStateError
+from ...errors import DeserializationError, IllegalStateError, shown
 from ...model import ConsumerRecord, TopicPartition
 from ...records import ColumnBuilder
 from ...values import define, field
@@ -45,7 +45,7 @@ LONG: Final = 3600.0
 def record_limit(max_records: Any) -> int:
     """Return how many records a read may return. Raises ``ValueError`` for anything but an integer of at least 1."""
     if isinstance(max_records, bool) or not isinstance(max_records, int) or max_records < 1:
-        raise ValueError(f"max_records={max_records!r}: expected an integer of at least 1")
+        raise ValueError(f"max_records={shown(max_records)}: expected an integer of at least 1")
     return max_records
 
 
