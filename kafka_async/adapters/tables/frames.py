@@ -38,7 +38,7 @@ def to_duckdb(table: Any, table_name: str, connection: Any) -> "duckdb.DuckDBPyC
 
 
 def lazy(schema: Callable[[], Any], read: Callable[[Sequence[str] | None], Iterator[Any]]) -> "polars.LazyFrame":
-    """Return a LazyFrame over batches; ``read`` yields those of some columns (``None``: all).
+    """Return a LazyFrame over batches; ``read`` yields those of some columns (``None``: all; none: any, to count rows by).
 
     polars counts ``n_rows`` before it filters, and believes a source that says nothing: both are done here, in that order.
     """
@@ -60,7 +60,9 @@ def lazy(schema: Callable[[], Any], read: Callable[[Sequence[str] | None], Itera
                 left -= frame.height
             if predicate is not None:
                 frame = frame.filter(predicate)
-            yield frame if with_columns is None else frame.select(with_columns)
+            if with_columns is not None:  # of no columns as many rows are wanted: ``select`` would leave none
+                frame = frame.select(with_columns) if with_columns else polars.DataFrame(height=frame.height)
+            yield frame
             if left == 0:
                 return
 

@@ -341,10 +341,13 @@ class Scan:
 
     def lazy(self) -> "polars.LazyFrame":
         """Return a polars LazyFrame: a query reads only the columns, and as many records, as it needs."""
-        return frames.lazy(
-            lambda: self.schema,
-            lambda names: self._keeping_error(lambda layout: layout if names is None else layout.select(names)),
-        )
+
+        def some(layout: TableLayout, names: Sequence[str] | None) -> TableLayout:
+            if names is None:
+                return layout
+            return layout.select(names) if names else layout.counting()
+
+        return frames.lazy(lambda: self.schema, lambda names: self._keeping_error(partial(some, names=names)))
 
     def to_pandas(self) -> "pandas.DataFrame":
         """Return all records as a pandas DataFrame with Arrow's columns (``pandas.ArrowDtype``), without copying them."""

@@ -51,6 +51,10 @@ def test_polars_counts_rows_before_it_filters(many: Scanned, engine: Any) -> Non
     assert rows(lazy.head(0)) == []
     assert rows(lazy.slice(998, 3)) == [998, 999, 0]
     assert lazy.select(polars.len()).collect(engine=engine).item() == 2000
+    numbered = lazy.with_row_index()
+    assert numbered.select("index").collect(engine=engine)["index"].to_list() == list(range(2000)), "no column of ours is wanted"
+    assert numbered.collect_schema().names()[0] == "index"
+    assert numbered.select("index").head(5).collect(engine=engine).shape == (5, 1), "after polars has kept the columns it knows"
     joined = lazy.join(lazy, on=["partition", "offset"]).select(polars.len()).collect(engine=engine).item()
     assert joined == 2000
 
