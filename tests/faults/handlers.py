@@ -96,6 +96,8 @@ class _Metrics:
 
     random: Random
 
+    def prepare(self) -> None: ...
+
     def encode(self, wanted: MetricsSelection, now: float) -> bytes:
         return bytes(self.random.choice((0, 9, 2000)))
 

@@ -158,3 +158,15 @@ def test_a_missing_extra_is_named_with_the_command_that_installs_it(extra: str, 
 
     assert done.stderr.splitlines()[-1].startswith("ImportError: ")
     assert done.stderr.endswith(f" {package}, which the extra {extra!r} brings: pip install '.[{extra}]' from a clone\n")
+
+
+@pytest.mark.brokers
+def test_metrics_for_operators_are_imported_once_a_cluster_wants_them() -> None:
+    reads = (
+        "from kafka_async.sync import KafkaConsumer; from kafka_async.testing import Cluster, ThreadedCluster;"
+        "cluster = Cluster(); cluster.topic('t'); served = ThreadedCluster(cluster); served.__enter__();"
+        "consumer = KafkaConsumer('t', bootstrap_servers=served.bootstrap); consumer.start(); consumer.stop();"
+        "served.__exit__(None, None, None)"
+    )
+    assert _among(("kafka_async.background.cluster.telemetry",), reads), "telemetry is on"
+    assert not _among(("google.protobuf",), reads)

@@ -35,7 +35,7 @@ def _import_all() -> None:
     from .. import sync
     from . import columns, connections, source, task
 
-    otlp.messages()
+    otlp.missing()
     _ = (pyarrow.compute, pyspark.worker, _asyncio, plan_data_source_read, starting, telemetry, transport, sync)
     _ = (texts, columns, connections, source, task)
 

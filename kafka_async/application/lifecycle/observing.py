@@ -20,7 +20,7 @@ from ..reading.cursor import Cursor, PauseReason
 from ..reading.unread import Unread
 from .lifecycle import Lifecycle, Phase
 from .metrics import Metrics
-from .otlp import OtlpSource, messages, source_of
+from .otlp import OtlpSource, missing, source_of
 
 if TYPE_CHECKING:
     from ...network import Dated
@@ -146,9 +146,9 @@ class Observer:
 
     def started(self) -> None:
         """Log why there is no telemetry although it is wanted."""
-        missing = messages() if self.config.enable_metrics_push else None
-        if isinstance(missing, Exception):
-            reason = f"no opentelemetry-proto (extra 'otel'): {missing!r}"
+        why = missing() if self.config.enable_metrics_push else None
+        if why is not None:
+            reason = f"no opentelemetry-proto (extra 'otel'): {why!r}"
             self(StateChanged(now=self.runtime.clock(), subject="telemetry", before="OFF", after="OFF", reason=reason))
 
     # --- statistics ------------------------------------------------------------------------------------------------------------

@@ -1,14 +1,17 @@
 """Metrics as OpenTelemetry's protocol carries them: what telemetry pushes to the cluster (KIP-714).
 
-The messages are those of ``opentelemetry-proto`` (extra ``otel``), loaded when the first consumer is made that may need them.
+The messages are those of ``opentelemetry-proto`` (extra ``otel``), loaded once a cluster wants metrics: few do, and they
+take a tenth of the time in which a consumer imports what it needs.
 Sources: KIP-714, opentelemetry-proto ``metrics.proto``.
 """
 
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
 
+from ...errors import IllegalStateError
 from ...values import define, field
 from .metrics import Point, points
 
@@ -17,6 +20,16 @@ if TYPE_CHECKING:
     from ...config import ConsumerConfig
 
 _Key = tuple[str, tuple[tuple[str, str], ...]]
+_MODULE: Final = "opentelemetry.proto.metrics.v1.metrics_pb2"
+
+
+@cache
+def missing() -> Exception | None:
+    """Return why the module with OTLP's messages is not there, without importing it; ``None`` if it is."""
+    try:
+        return None if find_spec(_MODULE) is not None else ModuleNotFoundError(f"No module named {_MODULE!r}")
+    except Exception as error:  # one of the packages around it is not there, or fails
+        return error
 
 
 @cache
@@ -34,8 +47,6 @@ def messages() -> Any:
 class OtlpSource:
     """Encodes metrics: a ``MetricsSource``."""
 
-    proto: Any = field(repr=False)
-    """What ``messages`` returned."""
     measure: Callable[[float], Mapping[str, Mapping[str, float]]] = field(repr=False)
     """Returns metrics by group and name as of now, in seconds of the loop's clock."""
     resource: Callable[[], Mapping[str, str | None]] = field(repr=False)
@@ -52,6 +63,13 @@ class OtlpSource:
     def __attrs_post_init__(self) -> None:
         self._began = self._delivered_at = self._encoded_at = self.wall_ns()
 
+    def prepare(self) -> IllegalStateError | None:
+        """Load the messages; return why they cannot be."""
+        found = messages()
+        if not isinstance(found, Exception):
+            return None
+        return IllegalStateError(f"opentelemetry-proto (extra 'otel') cannot be imported: {found!r}")
+
     def encode(self, wanted: "MetricsSelection", now: float) -> bytes:
         """Return the metrics that are wanted as the bytes of a ``MetricsData``; empty if there are none."""
         measured = list(points(self.measure(now)))
@@ -63,7 +81,7 @@ class OtlpSource:
         self._encoded_at = self.wall_ns()
         if not chosen:
             return b""
-        data = self.proto.MetricsData()
+        data = messages().MetricsData()
         resource = data.resource_metrics.add()
         _label(resource.resource.attributes, ((name, value) for name, value in self.resource().items() if value))
         scope = resource.scope_metrics.add()
@@ -81,7 +99,7 @@ class OtlpSource:
         metric.name = point.name
         value, since = point.value, self._began
         if point.total:
-            proto = self.proto
+            proto = messages()
             temporality = proto.AGGREGATION_TEMPORALITY_DELTA if delta else proto.AGGREGATION_TEMPORALITY_CUMULATIVE
             metric.sum.is_monotonic = True
             metric.sum.aggregation_temporality = temporality
@@ -115,8 +133,7 @@ def source_of(
     config: "ConsumerConfig", measure: Callable[[float], Mapping[str, Mapping[str, float]]], member_id: Callable[[], str]
 ) -> OtlpSource | None:
     """Return the source of metrics for the cluster's operators; ``None`` if telemetry is off or not possible."""
-    proto = messages() if config.enable_metrics_push else None
-    if proto is None or isinstance(proto, Exception):
+    if not config.enable_metrics_push or missing() is not None:
         return None
 
     def describe_us() -> dict[str, str | None]:
@@ -124,4 +141,4 @@ def source_of(
         member = {"group_instance_id": config.group_instance_id, "group_member_id": member_id()}
         return {"client_rack": config.client_rack, "group_id": config.group_id, **member}
 
-    return OtlpSource(proto=proto, measure=measure, resource=describe_us)
+    return OtlpSource(measure=measure, resource=describe_us)

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from ...errors import KafkaError
 from ...values import frozen
 
 
@@ -22,6 +23,9 @@ class MetricsSelection:
 
 class MetricsSource(Protocol):
     """Source of the metrics. Called on the background loop."""
+
+    def prepare(self) -> KafkaError | None:
+        """Get ready, now that a broker wants metrics; return why they cannot be encoded."""
 
     def encode(self, wanted: MetricsSelection, now: float) -> bytes:
         """Return the metrics as OTLP ``MetricsData``."""

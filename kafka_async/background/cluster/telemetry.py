@@ -207,10 +207,12 @@ class TelemetryManager:
     def _feed(self, what: TelemetryInput, now: float, error: KafkaError | None = None) -> None:
         TRANSITIONS.move(self, what, now, self.trace, "" if error is None else f"{what.value}: {error}")
 
-    def _refused(self, error: KafkaError, now: float) -> None:
+    def _refused(
+        self, error: KafkaError, now: float, text: str = "the cluster refuses our telemetry; no more metrics are sent to it"
+    ) -> None:
         self.refusal = error
         self._feed(_I.REFUSED, now, error)
-        self.trace(Fault(now=now, text="the cluster refuses our telemetry; no more metrics are sent to it", error=error))
+        self.trace(Fault(now=now, text=text, error=error))
         self._answer_calls()
 
     # --- which metrics are wanted ----------------------------------------------------------------------------------------------
@@ -236,7 +238,9 @@ class TelemetryManager:
                 self._due_at = now + self._interval
             return
         self._subscription, self._brief = subscription, False
-        if subscription.wanted.prefixes:
+        if subscription.wanted.prefixes and (problem := self.source.prepare()) is not None:
+            self._refused(problem, now, "the cluster wants metrics, and none can be sent")
+        elif subscription.wanted.prefixes:
             self._feed(_I.SUBSCRIBED, now)
             self._due_at = now + subscription.interval * (EARLY + SPREAD * self.random())
         else:

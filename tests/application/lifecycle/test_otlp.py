@@ -11,14 +11,14 @@ import pytest
 from attrs import define, field
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, Metric, MetricsData
 
-from kafka_async.application.lifecycle.otlp import OtlpSource, messages
+from kafka_async.application.lifecycle.otlp import OtlpSource, messages, missing
 from kafka_async.application.share.consumer import ShareConsumer
 from kafka_async.background.cluster.metrics_source import MetricsSelection
 from kafka_async.background.cluster.telemetry import LAST_PUSH_TIMEOUT
 from kafka_async.errors import IllegalStateError, UnsupportedVersionError
 from kafka_async.testing.simulation import HANG, WITH_TELEMETRY, FakeCluster, LoggedRequest
 from kafka_async.testing.simulation.kafka_settings import group_settings
-from kafka_async.trace import StateChanged, TraceEvent
+from kafka_async.trace import Fault, StateChanged, TraceEvent
 from kafka_async.wire import Api
 from kafka_async.wire.messages import GetTelemetrySubscriptionsResponse, PushTelemetryResponse
 
@@ -42,9 +42,7 @@ class World:
     source: OtlpSource = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.source = OtlpSource(
-            proto=messages(), measure=lambda now: self.numbers, resource=lambda: self.resource, wall_ns=lambda: self.wall
-        )
+        self.source = OtlpSource(measure=lambda now: self.numbers, resource=lambda: self.resource, wall_ns=lambda: self.wall)
 
     def encode(self, wanted: MetricsSelection = ALL) -> dict[str, Metric]:
         (resource,) = MetricsData.FromString(self.source.encode(wanted, 0.0)).resource_metrics
@@ -151,12 +149,19 @@ def test_a_delta_that_was_left_out_covers_the_gap_later() -> None:
     assert world.sum(DELTA, NODE_TOTAL)[0] == 18
 
 
+def without_the_library(patch: pytest.MonkeyPatch) -> None:
+    for name in ("", ".metrics_pb2"):
+        patch.setitem(sys.modules, f"opentelemetry.proto.metrics.v1{name}", None)
+
+
 def test_a_library_that_is_missing_is_an_answer_and_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    messages.cache_clear()
-    monkeypatch.setitem(sys.modules, "opentelemetry.proto.metrics.v1", None)
-    missing: Any = messages()
-    messages.cache_clear()
-    assert isinstance(missing, ImportError)
+    for each in messages, missing:
+        each.cache_clear()
+        with monkeypatch.context() as patch:
+            without_the_library(patch)
+            found = each()
+        each.cache_clear()
+        assert isinstance(found, ImportError)
 
 
 # --- on a cluster ---------------------------------------------------------------------------------------------------------------
@@ -299,12 +304,33 @@ async def test_without_the_library_telemetry_is_off_and_that_is_said() -> None:
     cluster = interested()
     seen: list[TraceEvent] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "opentelemetry.proto.metrics.v1", None)
-        messages.cache_clear()
+        without_the_library(patch)
+        missing.cache_clear()
         async with consumer_on(cluster, "orders", trace=seen.append) as consumer:
             with pytest.raises(IllegalStateError, match="extra 'otel'"):
                 await consumer.client_instance_id()
-    messages.cache_clear()
+    missing.cache_clear()
     (said,) = [event for event in seen if isinstance(event, StateChanged) and event.subject == "telemetry"]
     assert "extra 'otel'" in said.reason
     assert not cluster.asked(Api.GET_TELEMETRY_SUBSCRIPTIONS)
+
+
+@virtual
+async def test_a_library_that_cannot_be_imported_ends_telemetry_once_metrics_are_wanted_and_nothing_else() -> None:
+    """As protobuf refuses generated code of another age."""
+    cluster = interested()
+    seen: list[TraceEvent] = []
+    assert missing() is None, "it is there"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "opentelemetry.proto.metrics.v1", None)
+        messages.cache_clear()
+        async with consumer_on(cluster, "orders", trace=seen.append) as consumer:
+            assert len(await read_values(consumer, 30)) == 30
+            await anyio.sleep(100)
+            assert consumer.alive
+    messages.cache_clear()
+    (fault,) = [event for event in seen if isinstance(event, Fault)]
+    assert "none can be sent" in fault.text
+    assert "extra 'otel'" in str(fault.error)
+    assert len(cluster.asked(Api.GET_TELEMETRY_SUBSCRIPTIONS)) == 1
+    assert not cluster.asked(Api.PUSH_TELEMETRY)

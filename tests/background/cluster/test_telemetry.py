@@ -92,6 +92,8 @@ class Source:
     asked: list[MetricsSelection] = field(factory=list)
     deliveries: int = 0
 
+    def prepare(self) -> None: ...
+
     def encode(self, wanted: MetricsSelection, now: float) -> bytes:
         self.asked.append(wanted)
         return BRIEF if wanted.brief else DATA

@@ -344,6 +344,8 @@ def test_with_every_broker_down_the_loop_sleeps_between_its_attempts(backoff: in
 class Silence:
     """A ``MetricsSource`` that has nothing to say."""
 
+    def prepare(self) -> None: ...
+
     def encode(self, wanted: MetricsSelection, now: float) -> bytes:
         return b""
 
