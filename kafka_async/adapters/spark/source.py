@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import DataType, StructField, StructType
 
 from ...errors import KafkaConfigurationError
+from .worker import Arrival, received, spare_collector
 
 if TYPE_CHECKING:
     from ..values.ddl import Fields
@@ -60,8 +61,6 @@ class KafkaDataSource(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        from .worker import spare_collector
-
         spare_collector()
         return StructType([StructField(name, kind) for name, kind in self._plan()[1].items()])
 
@@ -150,9 +149,7 @@ class BatchReader(DataSourceReader):
         self._tasks = tasks
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from .task import received
-
-        return received, (self._tasks,)
+        return received, (Arrival(), self._tasks)
 
     def partitions(self) -> list[InputPartition]:
         from .batch import plan_batch

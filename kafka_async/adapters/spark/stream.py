@@ -34,7 +34,8 @@ from .plan.admission import Admission
 from .plan.lookup import Lookup
 from .plan.offsets import OffsetSpec, as_json, from_json
 from .plan.volume import Volume
-from .task import TaskReader, input_partitions, received
+from .task import TaskReader, input_partitions
+from .worker import Arrival, received
 
 PENDING: Final = "__pending__/"
 """Key of an initial offset: the offsets are found with the first batch."""
@@ -138,7 +139,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._commit_failures = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return received, (self._tasks,)
+        return received, (Arrival(), self._tasks)
 
     # --- offsets ---------------------------------------------------------------------------------------------------------------
 

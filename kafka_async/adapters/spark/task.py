@@ -14,7 +14,6 @@ from ...values import field, frozen
 from ..ranges.planner import Task
 from ..ranges.reading import LossPolicy, RangesReading
 from .connections import Lease, leased_for_a_task
-from .worker import acknowledge
 
 if TYPE_CHECKING:  # a process that only plans needs none of them
     from ..values.decoding import ValueDecoder
@@ -71,12 +70,3 @@ class TaskReader:
 def input_partitions(tasks: Iterable[Task], schemas: Mapping[str, str] = {}) -> list[InputPartition]:
     """Return tasks as what Spark sends to executors; ``schemas``: those that decoders are to keep."""
     return [InputPartition((task, schemas)) for task in tasks if task]
-
-
-def received(tasks: TaskReader) -> TaskReader:
-    """Return the parts of a Spark reader that a task needs, so that a task need not import the reader's own modules.
-
-    Called where a reader is unpickled, which is in a worker, for each task.
-    """
-    acknowledge()
-    return tasks

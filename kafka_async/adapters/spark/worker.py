@@ -1,11 +1,16 @@
-"""A process of PySpark's in which this package works: a worker of an executor, or one that plans for the driver."""
+"""A process of PySpark's in which this package works: a worker of an executor, or one that plans for the driver.
+
+It imports nothing of this package: what a task sends is unpickled here first, and the rest is imported after that.
+"""
 
 import contextlib
-import functools
 import gc
 import os
 import socket
-from typing import Final
+import sys
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
 
 _STARTED_BY_SPARK: Final = "PYTHON_WORKER_FACTORY_SECRET"
 _QUICKACK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)  # Linux
@@ -32,14 +37,40 @@ def acknowledge() -> None:
                     connection.detach()
 
 
-@functools.cache
+_modules = 0
+"""How many modules were imported when objects were frozen last."""
+
+
 def spare_collector() -> None:
-    """Freeze the objects that are imported by now, once in a worker process that is used again, so that the garbage collector skips
-    them.
+    """Freeze the objects that are imported by now, in a worker process that is used again: the garbage collector then skips them.
 
     Such a PySpark worker collects after every task (``pyspark.daemon``) and cannot begin another one meanwhile. Visiting the
     70,000 objects of PySpark, Arrow and this package takes 30 ms, ten times as long as the work of a small task. They stay until
-    the process ends anyway.
+    the process ends anyway. Importing makes so many objects that they are visited meanwhile, too.
+
+    Nothing is done if nothing was imported since the last time.
     """
-    if os.environ.get("SPARK_REUSE_WORKER"):
+    global _modules
+    if os.environ.get("SPARK_REUSE_WORKER") and len(sys.modules) > _modules:
+        _modules = len(sys.modules)
         gc.freeze()
+
+
+class Arrival:
+    """Goes in front of what a task needs: it is unpickled before the modules of the rest are imported."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _arrived, ()
+
+
+def _arrived() -> None:
+    acknowledge()
+    spare_collector()
+
+
+def received(_arrival: object, parts: T) -> T:
+    """Return the parts of a Spark reader that a task needs, so that a task need not import the reader's own modules.
+
+    Called where a reader is unpickled, which is in a worker, for each task.
+    """
+    return parts

@@ -51,6 +51,33 @@ def test_the_collector_passes_over_imports_if_it_runs_after_every_task(reused: s
 
 
 @pytest.mark.brokers
+def test_the_collector_passes_over_what_is_imported_later_too() -> None:
+    code = (
+        "import gc, os; os.environ['SPARK_REUSE_WORKER'] = '1';"
+        "from kafka_async.adapters.spark.worker import spare_collector;"
+        "spare_collector(); first = gc.get_freeze_count(); import kafka_async.adapters.sync; spare_collector();"
+        "second = gc.get_freeze_count(); kept = [[] for _ in range(100)]; spare_collector();"
+        "print(second > first + 5000, gc.get_freeze_count() <= second)"
+    )
+    assert said_by(code) == "True True", "and what a task makes is not frozen"
+
+
+@pytest.mark.brokers
+def test_the_collector_does_not_visit_pyspark_while_a_new_worker_imports_what_a_task_needs() -> None:
+    source = KafkaDataSource({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"})
+    schema = StructType([StructField("value", BinaryType())])
+    for reader in source.reader(schema), source.streamReader(schema):
+        sent = dumps(reader)  # type: ignore[no-untyped-call]  # Spark's own
+        code = (
+            "import gc, os, pickle, sys; os.environ['SPARK_REUSE_WORKER'] = '1'; import pyspark.worker;"
+            "before = len(gc.get_objects());"
+            f"pickle.loads({sent!r}); made = len(gc.get_objects());"
+            "print('kafka_async.adapters.spark.task' in sys.modules, gc.get_freeze_count() > 0.9 * before, 0 < made < before)"
+        )
+        assert said_by(code) == "True True True"
+
+
+@pytest.mark.brokers
 def test_no_path_of_a_task_imports_pandas() -> None:
     assert said_by("import tests.adapters.spark.every_path") == "[]"
 
