@@ -13,7 +13,7 @@ import anyio
 from attrs import define, field
 
 from ...config import ConsumerConfig
-from ...errors import KafkaError, for_code
+from ...errors import KafkaError, NodeNotReadyError, for_code
 from ...events import Call
 from ...model import Node
 from ...network import (
@@ -109,6 +109,15 @@ class Client:
         self._know(answer)
         return answer
 
+    async def layout_anew(self) -> MetadataResponse:
+        """As ``layout``, from the servers to start from: no broker that is known answers any more (KIP-899).
+
+        Those that are known are asked beside them: one of them may be the first to come back.
+        """
+        if self.config.metadata_recovery_strategy == "rebootstrap":
+            self._delegate.disconnect_all(self.clock(), self._nodes.values())
+        return await self.layout()
+
     async def persist(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Repeat ``attempt`` after retriable failures for ``default_api_timeout_ms``; then raise the last one."""
         deadline = self.clock() + self.config.default_api_timeout_ms / 1000
@@ -167,5 +176,7 @@ class Client:
     def _know(self, answer: MetadataResponse) -> None:
         if answer.error_code:
             raise for_code(answer.error_code)
+        if not answer.brokers:
+            raise NodeNotReadyError("the broker has just started and knows of no broker")  # as in Java, not to be believed
         self._nodes = {broker.node_id: Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in answer.brokers}
         self._delegate.set_nodes(self._nodes, self.clock())

@@ -61,7 +61,7 @@ def consume(
     exit_at_end: Annotated[
         bool, typer.Option("-e", "--exit-eof", help="Exit when everything that was there at the start has been read.")
     ] = False,
-    text: Layout = "",
+    text: Layout = None,
     as_json: JsonRecords = False,
     key_delimiter: KeyDelimiter = None,
     delimiter: Delimiter = r"\n",

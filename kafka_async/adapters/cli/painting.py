@@ -20,6 +20,7 @@ from .keys import KeyReader
 
 _ENTER: Final = b"\x1b[?1049h\x1b[?25l\x1b[2J"
 _LEAVE: Final = b"\x1b[?25h\x1b[?1049l"
+_USUAL: Final = os.terminal_size((80, 24))
 _PATIENCE: Final = 0.05
 """Seconds in which the rest of a sequence of bytes comes, if there is one."""
 
@@ -43,9 +44,9 @@ class Painter:
     _shown: bool = field(default=False, init=False)
 
     def size(self) -> tuple[int, int]:
-        """Return columns and lines."""
+        """Return columns and lines; those of a usual terminal if this one does not know: a serial line, a container's at first."""
         found = os.get_terminal_size(sys.stdout.fileno())
-        return max(found.columns, 1), max(found.lines, 1)
+        return found.columns or _USUAL.columns, found.lines or _USUAL.lines
 
     def page(self, lines: Sequence[Text]) -> bytes:
         """Return what draws a page over the one before; nothing while the program is in the background."""

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from attrs import define, field, frozen
+from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from ...trace import counted
@@ -106,9 +107,12 @@ PARTITIONS: Final = (
 
 
 def layout(columns: Sequence[Column], rows: Sequence[Any], width: int) -> list[str]:
-    """Return a title line and a line for each row, none wider than ``width``. Columns go from the right if there is no room."""
+    """Return a title line and a line for each row, none wider than ``width``. Columns go from the right if there is no room.
+
+    Widths are those on a terminal: a name may have characters that take two columns, or none.
+    """
     cells = [[column.title for column in columns], *([column.cell(row) for column in columns] for row in rows)]
-    widths = [max(len(line[place]) for line in cells) for place in range(len(columns))]
+    widths = [max(cell_len(line[place]) for line in cells) for place in range(len(columns))]
     shown = len(columns)
     while shown > 2 and _needed(columns[:shown], widths) > width:
         shown -= 1
@@ -116,7 +120,7 @@ def layout(columns: Sequence[Column], rows: Sequence[Any], width: int) -> list[s
     for place, column in enumerate(columns[:shown]):
         if column.flexible and spare < 0:
             widths[place] = max(1, widths[place] + spare)
-    return [_line(columns[:shown], line, widths)[:width].rstrip() for line in cells]
+    return [_cut(_line(columns[:shown], line, widths), width).rstrip() for line in cells]
 
 
 def _needed(columns: Sequence[Column], widths: Sequence[int]) -> int:
@@ -127,9 +131,14 @@ def _needed(columns: Sequence[Column], widths: Sequence[int]) -> int:
 def _line(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int]) -> str:
     parts = []
     for column, text, width in zip(columns, cells, widths, strict=False):
-        kept = text if len(text) <= width else f"{text[: width - 1]}~"
-        parts.append(kept.ljust(width) if column.left else kept.rjust(width))
+        kept = text if cell_len(text) <= width else f"{_cut(text, width - 1)}~"
+        spare = " " * (width - cell_len(kept))
+        parts.append(kept + spare if column.left else spare + kept)
     return "  ".join(parts)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if cell_len(text) <= width else set_cell_size(text, width)
 
 
 @define

@@ -54,7 +54,7 @@ def consume(
         float | None,
         typer.Option("--timeout", metavar="SECONDS", min=0, help="Exit when no record has come for this many seconds."),
     ] = None,
-    text: Layout = "",
+    text: Layout = None,
     as_json: JsonRecords = False,
     key_delimiter: KeyDelimiter = None,
     delimiter: Delimiter = r"\n",

@@ -48,7 +48,7 @@ Debug: TypeAlias = Annotated[bool, typer.Option("--debug", callback=show_log, is
 AsJson: TypeAlias = Annotated[bool, typer.Option("-J", "--json", help="Write one JSON object per line instead of a table.")]
 Count: TypeAlias = Annotated[int | None, typer.Option("-c", "--count", metavar="N", min=1, help="Exit after this many records.")]
 Layout: TypeAlias = Annotated[
-    str, typer.Option("-f", "--format", metavar="FORMAT", help="What to write for a record, with the codes below.")
+    str | None, typer.Option("-f", "--format", metavar="FORMAT", help="What to write for a record, with the codes below.")
 ]
 JsonRecords: TypeAlias = Annotated[bool, typer.Option("-J", "--json", help="Write one JSON object per line.")]
 KeyDelimiter: TypeAlias = Annotated[
@@ -263,14 +263,14 @@ def natural(text: str) -> int:
     return int(text)
 
 
-def layout(text: str, as_json: bool, key_delimiter: str | None, delimiter: str, null: bytes) -> tuple[Writer, bytes]:
-    """Return what writes a record, and what comes after it."""
-    given = [name for name, value in (("-f", text), ("-J", as_json), ("-K", key_delimiter)) if value]
+def layout(text: str | None, as_json: bool, key_delimiter: str | None, delimiter: str, null: bytes) -> tuple[Writer, bytes]:
+    """Return what writes a record, and what comes after it. An empty ``text`` writes nothing, ``None`` is none."""
+    given = [name for name, value in (("-f", text is not None), ("-J", as_json), ("-K", key_delimiter is not None)) if value]
     if len(given) > 1:
         raise typer.BadParameter(f"{' and '.join(given)} do not go together")
     try:
         end = unescape(delimiter)
-        if text:
+        if text is not None:
             return formatter(text, null=null), b""
         if as_json:
             return json_line, b"\n"

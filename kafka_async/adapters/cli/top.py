@@ -100,22 +100,36 @@ class TopPlan:
     names: tuple[str, ...]
     as_json: bool
     seconds: float | None
-    """How long to look before writing; ``None``: JSON for ever, a table once."""
+    """How long after the first poll the last one is, after which it writes; ``None``: JSON for ever, a table once."""
 
 
 async def _written(survey: Survey, plan: TopPlan, output: Output) -> int:
     """Write what polls have found, as JSON or as a table; return the exit code."""
-    began = survey.admin.client.clock()
-    async for snapshot in survey.snapshots():
-        over = survey.admin.client.clock() - began + survey.book.interval > plan.seconds if plan.seconds else True
-        endless = plan.seconds is None and plan.as_json
-        if over or endless:
+    if plan.seconds is None and plan.as_json:
+        async for snapshot in survey.snapshots():
             await output.write(_document(snapshot, plan))
-        if over and not endless:
-            for name in snapshot.missing:
-                output.notify(f"kafka-async: group {name!r} does not exist")
-            return exit_code(snapshot)
-    raise AssertionError("polls go on for ever")
+    snapshot = await _last(survey, plan.seconds or 0.0)
+    await output.write(_document(snapshot, plan))
+    for name in snapshot.missing:
+        output.notify(f"kafka-async: group {name!r} does not exist")
+    if snapshot.lacks_topic:
+        output.notify(f"kafka-async: topic {survey.book.topic!r} does not exist, or may not be described")
+    return exit_code(snapshot)
+
+
+async def _last(survey: Survey, seconds: float) -> Snapshot:
+    """Poll, and return what the poll that began ``seconds`` after the first has found.
+
+    There are two at least if there are seconds: one poll by itself knows no rates.
+    """
+    clock = survey.admin.client.clock
+    until = clock() + seconds
+    while True:
+        began = clock()
+        snapshot = await survey.poll()
+        if began >= until:
+            return snapshot
+        await anyio.sleep(max(0.0, min(began + survey.book.interval, until) - clock()))
 
 
 def _document(snapshot: Snapshot, plan: TopPlan) -> bytes:
@@ -126,9 +140,9 @@ def _document(snapshot: Snapshot, plan: TopPlan) -> bytes:
 
 def exit_code(snapshot: Snapshot) -> int:
     """Return the exit code of a check: 2 before 1 before 3 before 0, which is how bad they are."""
-    codes = {group.status.exit_code for group in snapshot.groups} | (
-        {UNKNOWN} if snapshot.missing or not _answered(snapshot) else set()
-    )
+    codes = {group.status.exit_code for group in snapshot.groups}
+    if snapshot.missing or snapshot.lacks_topic or not _answered(snapshot):
+        codes.add(UNKNOWN)
     return next((code for code in (2, 1, UNKNOWN) if code in codes), 0)
 
 

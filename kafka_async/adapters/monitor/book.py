@@ -326,6 +326,7 @@ class Book:
             poll_seconds=poll.seconds,
             errors=self._errors,
             missing=poll.missing,
+            lacks_topic=self.topic is not None and self.topic not in poll.layout.topics,
         )
 
     def _cluster(self, now: float, layout: Layout) -> ClusterOverview:

@@ -112,18 +112,21 @@ class Survey:
     # --- one poll --------------------------------------------------------------------------------------------------------------
 
     async def _look_around(self, now: float) -> None:
-        if now - self._layout_at < LAYOUT_EVERY:
+        client = self.admin.client
+        nodes = sorted(client.nodes, key=lambda node: node in self._silent)
+        lost = self._silent.issuperset(nodes)  # whoever is asked at an address that nobody has any more is silent for ever
+        if now - self._layout_at < LAYOUT_EVERY and not lost:
             return
-        nodes = sorted(self.admin.client.nodes, key=lambda node: node in self._silent)
         problem: KafkaError | None = None
-        for node in nodes:
+        for node in (*nodes, *([None] if lost else [])):
             try:
                 with anyio.fail_after(self.seconds):
-                    self._layout = layout_of(await self.admin.client.layout(node_id=node))
+                    self._layout = layout_of(await (client.layout_anew() if node is None else client.layout(node_id=node)))
             except (KafkaError, TimeoutError) as error:
-                self._silent |= {node}
+                self._silent |= {node} if node is not None else set()
                 problem = error if isinstance(error, KafkaError) else problem
             else:
+                self._silent = self._silent if node is not None else frozenset()
                 self._layout_at = now
                 return
         if not self._layout.brokers:

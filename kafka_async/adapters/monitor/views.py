@@ -263,6 +263,8 @@ class Snapshot:
     """What was refused or not answered since the start."""
     missing: tuple[str, ...] = ()
     """Groups that were asked for by name, and do not exist."""
+    lacks_topic: bool = False
+    """The topic that was asked for does not exist, or may not be described."""
 
     def counts(self) -> Mapping[Status, int]:
         """Return how many groups have each status, the worst first."""

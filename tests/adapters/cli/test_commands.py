@@ -84,6 +84,12 @@ def test_a_format_replaces_value_and_delimiter(brokers: str) -> None:
     assert result.stdout.startswith("orders/0/0 k0=0 1000 source=web;orders/0/1 k2=2 1002 source=web;")
 
 
+def test_an_empty_format_writes_nothing_as_in_kcat(brokers: str) -> None:
+    result = consume(brokers, "-p", "0", "-f", "")
+
+    assert (result.exit_code, result.stdout_bytes) == (0, b"")
+
+
 def test_keys_come_before_values_with_a_key_delimiter(brokers: str) -> None:
     assert consume(brokers, "-p", "0", "-K", "%:").stdout.splitlines()[:2] == ["k0%:0", "k2%:2"]
 

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 pytest.importorskip("rich")
 
+from rich.cells import cell_len
+
 from kafka_async.adapters.cli.screens import ORDERS, Action, Screens, Shown
 from kafka_async.adapters.monitor import Age, BrokerView, Certainty, ClusterOverview, Snapshot, Status
 from kafka_async.model import TopicPartition
@@ -69,6 +71,18 @@ def test_every_page_fits_every_terminal(where: Shown, width: int, height: int) -
 
     assert len(lines) == height
     assert all(len(line) <= width for line in lines)
+
+
+def test_numbers_stay_in_their_columns_beside_names_that_are_twice_as_wide() -> None:
+    """Cut at the terminal's edge, a number looks like another one."""
+    wide = group("注文" * 20, part("orders", 0, lag=412_003, in_rate=1210.0, out_rate=0.0, age=Age(720.0, Certainty.OVER)))
+    title, first, second = shown(Screens(), snapshot(wide, STOPPED), width=80)[1:4]
+    lag = cell_len(title[: title.index("LAG") + 3])
+
+    assert "注文" in first
+    for line in (first, second):
+        assert cell_len(line[: line.index("412,003") + 7]) == lag
+        assert line.endswith("never")
 
 
 def test_the_same_group_stays_selected_while_groups_move() -> None:
@@ -185,4 +199,4 @@ def test_whatever_is_pressed_there_is_a_page(found: list[tuple[str, Status]], pr
         width, height = data.draw(st.integers(1, 120)), data.draw(st.integers(1, 40))
         lines = shown(screens, groups, width, height)
         assert len(lines) == height
-        assert all(len(line) <= width and line.isprintable() for line in lines)
+        assert all(cell_len(line) <= width and line.isprintable() for line in lines)

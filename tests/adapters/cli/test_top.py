@@ -112,6 +112,20 @@ def test_for_some_time_it_counts_rates(cluster: ThreadedCluster) -> None:
     assert (row["in_rate"], row["out_rate"], row["clears"]) == (0.0, 0.0, False)
 
 
+def test_looking_no_longer_than_the_usual_interval_is_still_two_polls(cluster: ThreadedCluster) -> None:
+    began = time.monotonic()
+    result = run(cluster, "--for", "1", "--json", "-g", "billing")
+    (row,) = map(json.loads, result.stdout.splitlines())
+    assert (row["in_rate"], row["out_rate"]) == (0.0, 0.0)
+    assert time.monotonic() - began >= 1
+
+
+def test_a_topic_that_does_not_exist_is_unknown_and_not_well(cluster: ThreadedCluster) -> None:
+    result = run(cluster, "--once", "--topic", "typo")
+    assert result.exit_code == 3
+    assert result.stderr == "kafka-async: topic 'typo' does not exist, or may not be described\n"
+
+
 def test_in_a_pipe_it_looks_once(cluster: ThreadedCluster) -> None:
     done = subprocess.run(command(cluster), capture_output=True, text=True, timeout=PATIENCE)  # noqa: S603  # ours
     assert done.returncode == 2
@@ -275,6 +289,14 @@ def test_a_change_of_size_draws_again(cluster: ThreadedCluster) -> None:
             page = screen.wait_for("STOP" if height > 5 else "kafka")
             assert max(map(len, page.splitlines())) <= width
             assert ("WORST" in page) == (width == 120)
+        screen.press("q")
+        assert screen.process.wait(PATIENCE) == 0
+
+
+def test_a_terminal_that_does_not_know_its_size_has_a_usual_one(cluster: ThreadedCluster) -> None:
+    with on_terminal(command(cluster), width=0, height=0) as screen:
+        page = screen.wait_for("billing", "x STOP", "q quit")
+        assert page.count("\n") == 23
         screen.press("q")
         assert screen.process.wait(PATIENCE) == 0
 

@@ -14,7 +14,7 @@ from kafka_async.adapters.monitor import Book, Certainty, GroupView, Snapshot, S
 from kafka_async.config import ConsumerConfig
 from kafka_async.testing.simulation import HANG, KAFKA_2_8, FakeCluster
 from kafka_async.wire import Api
-from kafka_async.wire.messages import OffsetFetchRequest, OffsetFetchResponse, OffsetFetchResponseGroup
+from kafka_async.wire.messages import MetadataResponse, OffsetFetchRequest, OffsetFetchResponse, OffsetFetchResponseGroup
 from kafka_async.wire.messages.admin import ConsumerGroupDescribeResponse, DescribedConsumerGroup, ListedGroup, ListGroupsResponse
 from tests.application.support import consumer_on, virtual
 
@@ -206,6 +206,53 @@ async def test_a_broker_that_comes_back_is_believed_again() -> None:
             snapshot = await next_poll(survey)
     assert group_of(snapshot, "g00001").status is Status.STOP
     assert group_of(snapshot, "g00001").lag == 50
+
+
+class Balanced(FakeCluster):
+    """A cluster behind a load balancer, whose brokers answer at no address but the one that they name."""
+
+    def server_at(self, host: str, port: int) -> Any:
+        return next((each for each in self.brokers.values() if host == "balancer" or (each.host, each.port) == (host, port)), None)
+
+
+@virtual
+async def test_a_cluster_that_comes_back_at_other_addresses_is_found_again() -> None:
+    cluster = Balanced(size=2)
+    (tp,) = cluster.create_topic("t", 1)
+    cluster.fill(tp, 100)
+    commit(cluster, "g", tp, 50)
+    config = ConsumerConfig.from_options({"bootstrap_servers": "balancer:9092"})
+    async with Client.connect(config, cluster.network) as client:
+        survey = Survey(Admin(client), Book(INTERVAL))
+        assert group_of(await survey.poll()).status is Status.STOP
+        for node in range(2):
+            cluster.stop(node)
+        for _ in range(5):
+            snapshot = await next_poll(survey)
+        assert group_of(snapshot).status is Status.UNKNOWN
+        for node in range(2):
+            cluster.brokers[node].listens(f"c{node}", 9093)
+            cluster.start(node)
+        cluster.fill(tp, 5)
+        for _ in range(3):
+            snapshot = await next_poll(survey)
+
+    assert (group_of(snapshot).status, group_of(snapshot).lag) == (Status.STOP, 55)
+    assert {broker.address for broker in snapshot.cluster.brokers} == {"c0:9093", "c1:9093"}
+
+
+@virtual
+async def test_a_broker_that_knows_of_no_broker_yet_is_not_believed() -> None:
+    cluster, _ = crowded(1, 1)
+    async with watching(cluster) as survey:
+        await survey.poll()
+        cluster.control(Api.METADATA, cluster.answering(MetadataResponse(brokers=(), topics=())))
+        await anyio.sleep(30)  # it is asked where partitions are
+        for _ in range(2):
+            snapshot = await next_poll(survey)
+
+    assert len(snapshot.cluster.brokers) == 1
+    assert group_of(snapshot, "g00000").age_seconds == pytest.approx(0, abs=0.1)
 
 
 @virtual
