@@ -149,6 +149,17 @@ async def test_a_call_without_an_answer_ends_at_its_deadline_with_the_reason() -
         assert 1.9 < anyio.current_time() - before < 2.6
 
 
+@virtual
+async def test_a_partition_without_a_leader_is_the_reason_why_a_look_up_has_no_answer() -> None:
+    cluster = FakeCluster(size=2)
+    tps = cluster.create_topic("t", 2, replicas=1)
+    async with consumer_on(cluster, default_api_timeout_ms=2000) as consumer:
+        assert await consumer.end_offsets(tps) == dict.fromkeys(tps, 0)
+        cluster.stop(1)
+        with pytest.raises(KafkaTimeoutError, match="t-1 has no leader"):
+            await consumer.end_offsets(tps)
+
+
 @pytest.mark.parametrize("ask", [Consumer.beginning_offsets, Consumer.end_offsets])
 @virtual
 async def test_a_look_at_offsets_may_have_a_deadline_of_its_own(ask: Callable[..., Any]) -> None:

@@ -93,6 +93,16 @@ class ClusterView:
         text = f"topic {partition.topic!r} has no partition {partition.partition}; it has {len(known.partitions)}, from 0 on"
         return UnknownTopicOrPartitionError(text)
 
+    def leaderless(self, partition: TopicPartition) -> KafkaError | None:
+        """Return the error for a partition that is there and has no leader; ``None`` if it has one, or nothing is known of it."""
+        known = self.topics.get(partition.topic)
+        found = known.partitions[partition.partition : partition.partition + 1] if known is not None else ()
+        if not found or found[0].leader is not None:
+            return None
+        brokers = ", ".join(map(str, found[0].replicas))
+        text = f"{partition.topic}-{partition.partition} has no leader; its replicas are on brokers {brokers}"
+        return LeaderNotAvailableError(text)
+
     def describe(self, names: Collection[str] | None = None) -> ClusterDescription:
         """Return the cluster as a value; if names are given, with these topics only."""
         topics = self.topics if names is None else {name: self.topics[name] for name in names if name in self.topics}

@@ -183,7 +183,9 @@ class ListOffsetsManager:
             self._answer(lookup, refusal, now)
             return NEVER
         lookup.leaderless = True
-        lookup.error = self.metadata.cluster.missing(lookup.partition) or self.metadata.problem(lookup.partition.topic)
+        cluster = self.metadata.cluster
+        why = cluster.missing(lookup.partition) or self.metadata.problem(lookup.partition.topic)
+        lookup.error = why or cluster.leaderless(lookup.partition)
         lookup.backoff.failed(now)
         self.metadata.request_update(now)
         return lookup.backoff.retry_at
