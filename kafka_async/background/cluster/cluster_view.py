@@ -100,7 +100,7 @@ class ClusterView:
         if not found or found[0].leader is not None:
             return None
         brokers = ", ".join(map(str, found[0].replicas))
-        text = f"{partition.topic}-{partition.partition} has no leader; its replicas are on brokers {brokers}"
+        text = f"{partition} has no leader; its replicas are on brokers {brokers}"
         return LeaderNotAvailableError(text)
 
     def describe(self, names: Collection[str] | None = None) -> ClusterDescription:
