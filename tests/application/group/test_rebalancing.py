@@ -206,7 +206,8 @@ async def test_a_commit_that_does_not_end_holds_a_rebalance_up_for_a_bounded_tim
     w = world(protocol)
     async with two_members(w, None, request_timeout_ms=3_000) as (stays, comes, came):
         await until_moved(stays, comes)
-        assert anyio.current_time() - came < 20
+        # Less than a session. A commit that is given up takes the connection with it, and by chance heartbeats: 5 s, seldom 20.
+        assert anyio.current_time() - came < 40
         assert max(pause for partition in stays.consumer.assignment() for pause in stays.pauses(partition, came)) < 0.2
         assert "consumed offsets could not be committed" in w.faults()
         w.commit_takes = 0.0
