@@ -9,7 +9,7 @@ partition also travels among them, after the data that came before it.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeAlias
 from uuid import UUID
@@ -79,9 +79,9 @@ class EventHandler(Generic[E]):
         self.application_events.append(event)
         self.wake_background()
 
-    def add_all(self, events: Iterable[E]) -> None:
+    def add_all(self, events: list[E]) -> None:
         """Queue events that the background carries out together, before it does anything else. Called by the application."""
-        self.application_events.extend(tuple(events))  # one step: the background's thread may be taking events just now
+        self.application_events.extend(events)  # one step, of a list: the background's thread may be taking events just now
         self.wake_background()
 
     def publish(self, event: BackgroundEvent) -> None:

@@ -1,5 +1,7 @@
 """What the application sends as one, the background sees as one, however fast its thread is."""
 
+import pytest
+
 from kafka_async import TopicPartition
 from kafka_async.application.outbox import Outbox
 from kafka_async.background.boundary import EventHandler
@@ -34,12 +36,14 @@ def test_events_of_a_block_are_carried_out_in_one_turn() -> None:
 
 def test_a_block_that_fails_sends_what_it_had() -> None:
     fastest = Fastest()
-    try:
+
+    def fail() -> None:
         with fastest.outbox.together():
             fastest.outbox.add(ASSIGN)
-            raise ValueError
-    except ValueError:
-        pass
+            raise ValueError("of the caller")
+
+    with pytest.raises(ValueError, match="of the caller"):
+        fail()
     fastest.outbox.add(SEEK)
     assert fastest.turns == [[ASSIGN], [SEEK]]
 
