@@ -1,6 +1,7 @@
 """Members that come, go and die at random, under load: what a group promises, all at once.
 
 Twelve seconds in each protocol by default, half of them without kills; ``KAFKA_ASYNC_CHURN`` gives the seconds of a longer run.
+Run with ``--apart``: ``test_groups_in_chaos.py`` is what each run has of it.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from tests.brokers import KafkaCluster
 from .groups import Process, Processes, both, load, new_group, processes
 from .tools import eventually, new_topic
 
-pytestmark = pytest.mark.brokers
+pytestmark = [pytest.mark.brokers, pytest.mark.apart]
 
 MEMBERS = 10
 PARTITIONS = 60

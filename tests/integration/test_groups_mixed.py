@@ -77,7 +77,7 @@ async def _all_read_once(members: Processes, produced: dict[int, list[int]]) -> 
     assert not watch.breaches
 
 
-@pytest.mark.parametrize("java", [True, False], ids=["with java", "ours only"])
+@pytest.mark.parametrize("java", [pytest.param(True, id="with java"), pytest.param(False, id="ours only", marks=pytest.mark.apart)])
 async def test_a_group_becomes_cooperative_by_rolling_restarts(kafka_cluster3: KafkaCluster, java: bool) -> None:
     """KIP-429: first every member learns the cooperative assignor beside the eager one, then the eager one is dropped."""
     tools = java_tools() if java else None
@@ -98,8 +98,11 @@ async def test_a_group_becomes_cooperative_by_rolling_restarts(kafka_cluster3: K
 
 @pytest.mark.parametrize(
     ("protocol", "java"),
-    [("classic", True), ("consumer", True), ("classic", False)],
-    ids=["from classic", "from consumer", "from classic without java"],
+    [
+        pytest.param("classic", True, id="from classic"),
+        pytest.param("consumer", True, id="from consumer"),
+        pytest.param("classic", False, id="from classic without java", marks=pytest.mark.apart),
+    ],
 )
 async def test_a_group_changes_its_protocol_while_it_works(kafka_cluster3: KafkaCluster, protocol: str, java: bool) -> None:
     """KIP-848: members of both protocols share the group during the change, which goes both ways."""

@@ -57,6 +57,7 @@ async def _without_a_rebalance(groups: list[tuple[Processes, Load]]) -> AsyncIte
 
 
 @pytest.mark.slow
+@pytest.mark.apart  # under much load; test_groups_faults.py restarts brokers one by one in each run, under little
 async def test_brokers_that_are_restarted_one_by_one_cause_no_rebalance(kafka_cluster3: KafkaCluster) -> None:
     async with _group_of_each_protocol(kafka_cluster3, 2, 20_000) as groups, _without_a_rebalance(groups):
         for broker in range(3):

@@ -60,6 +60,7 @@ async def test_reading_follows_a_leader_that_moves_and_comes_back(kafka_cluster3
     assert [record.offset for record in records] == list(range(1500))
 
 
+@pytest.mark.apart  # test_groups_faults.py restarts brokers one by one in each run, under groups that read
 async def test_a_rolling_restart_of_all_brokers_goes_unnoticed(kafka_cluster3: KafkaCluster) -> None:
     topic = new_topic(kafka_cluster3, 6)
     expected: dict[int, list[int]] = {index: [] for index in range(6)}
