@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from ...background.by_topic import named
 from ...errors import CommitFailedError, IllegalOperation, IllegalStateError
-from ...events import FetchCommitted
+from ...events import FetchCommitted, Refusals
 from ...model import OffsetAndMetadata, TopicPartition
 from ...values import define, field
 from ..arguments import commit_offsets
@@ -13,7 +13,7 @@ from ..group.assigned import AssignedPartitions
 from ..lifecycle.lifecycle import Phase
 from ..lifecycle.ownership import CallGuard
 from .auto_commit import AutoCommit
-from .commits import Why
+from .commits import Why, refusal
 
 Wanted = Mapping[TopicPartition, int | tuple[int, str] | OffsetAndMetadata]
 
@@ -35,44 +35,62 @@ class CommitCalls:
         if self.calls.config.group_id is None:
             raise IllegalOperation(f"{what} needs a group_id")
 
-    async def commit(self, offsets: Wanted | None, *, once: bool = False) -> None:
-        """See ``KafkaConsumer.commit``. ``once``: the first answer about a partition is final."""
-        self.check_group("commit()")
-        self.guard.check_running()
-        unread, rebalancing, inbox = self.assigned.unread, self.assigned.rebalancing, self.calls.inbox
-        await rebalancing.unsubscribed()
-        inbox.sort()
-        inbox.reported.raise_final()
-        unread.settle()
-        inside = rebalancing.listening.is_inside
+    async def commit(self, offsets: Wanted | None) -> None:
+        """See ``KafkaConsumer.commit``."""
+        await self._enter()
+        unread = self.assigned.unread
         if offsets is None and self.instead is not None and self.guard.reads_alone is not None:
-            if inside:  # as programs do that read by themselves
+            if self.assigned.rebalancing.listening.is_inside:  # as programs do that read by themselves
                 await self.instead()
                 return
             raise IllegalStateError("process() commits records that are done; commit() would commit all that were read")
-        wanted = unread.positions() if offsets is None else commit_offsets(offsets)
-        lost = tuple(partition for partition in wanted if partition in rebalancing.lost)
-        ours = {partition: offset for partition, offset in wanted.items() if partition not in lost}
-        ours = {partition: offset.of(self.assigned.cursor(partition).stored.topic_id) for partition, offset in ours.items()}
-        if inside:
-            unread.give_back(ours, parting=self.guard.lifecycle.phase is Phase.PARTING)
-        await self._commit(ours, once=once)
+        lost, refused = await self._commit(unread.positions() if offsets is None else commit_offsets(offsets), once=False)
+        if refused:
+            raise refusal(refused)
         if lost:
             text = f"committed all offsets but those of partitions that are no longer assigned: {named(lost)}"
             raise CommitFailedError(text, lost)
 
-    async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, once: bool) -> None:
-        """Commit at the caller's request; errors are raised to the caller."""
-        if not offsets:
-            return
+    async def commit_once(self, offsets: Wanted) -> Refusals:
+        """Commit; the first answer about a partition is final. Return what was refused; the other offsets are committed.
+
+        Raises the error of a commit of which nothing is known about single partitions.
+        """
+        await self._enter()
+        lost, refused = await self._commit(commit_offsets(offsets), once=True)
+        gone = {tp: CommitFailedError(f"{named([tp])}: no longer assigned, so its offset was not committed", (tp,)) for tp in lost}
+        return {**gone, **refused}
+
+    async def _enter(self) -> None:
+        self.check_group("commit()")
+        self.guard.check_running()
+        inbox = self.calls.inbox
+        await self.assigned.rebalancing.unsubscribed()
+        inbox.sort()
+        inbox.reported.raise_final()
+        self.assigned.unread.settle()
+
+    async def _commit(
+        self, wanted: Mapping[TopicPartition, OffsetAndMetadata], *, once: bool
+    ) -> tuple[tuple[TopicPartition, ...], Refusals]:
+        """Commit what is still ours. Return the partitions that are not, and what was refused of the others."""
+        unread, rebalancing = self.assigned.unread, self.assigned.rebalancing
+        lost = tuple(partition for partition in wanted if partition in rebalancing.lost)
+        ours = {partition: offset for partition, offset in wanted.items() if partition not in lost}
+        ours = {partition: offset.of(self.assigned.cursor(partition).stored.topic_id) for partition, offset in ours.items()}
+        if rebalancing.listening.is_inside:
+            unread.give_back(ours, parting=self.guard.lifecycle.phase is Phase.PARTING)
+        if not ours:
+            return lost, {}
         commits = self.auto_commit.commits
         self.auto_commit.withdraw()
-        commit = commits.begin(offsets, Why.CALLER, self.calls.deadline(), once=once)
+        commit = commits.begin(ours, Why.CALLER, self.calls.deadline(), once=once)
         await self.calls.answer(commit.call)
-        error = commits.end(commit)
+        refused = commits.end(commit)
         await commits.intercept()
-        if error is not None:
-            raise error
+        if (failure := commit.failure) is not None:
+            raise failure
+        return lost, refused
 
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """See ``KafkaConsumer.committed_offsets``."""

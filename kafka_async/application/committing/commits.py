@@ -69,7 +69,7 @@ def _to_tell(refused: Refusals) -> Refusals:
     return {partition: error for partition, error in refused.items() if not isinstance(error, TopicRecreatedError)}
 
 
-def _refusal(refused: Refusals) -> KafkaError:
+def refusal(refused: Refusals) -> KafkaError:
     """Return the error for a commit in which these partitions were refused; it names those that are not assigned to us (any
     more).
     """
@@ -84,9 +84,9 @@ def _refusal(refused: Refusals) -> KafkaError:
 
 
 def _cause(refused: Refusals) -> KafkaError:
-    """Return the one error of a whole commit, or else what ``_refusal`` does."""
+    """Return the one error of a whole commit, or else what ``refusal`` does."""
     first, *others = refused.values()
-    return first if all(error is first for error in others) else _refusal(refused)
+    return first if all(error is first for error in others) else refusal(refused)
 
 
 @define(eq=False)
@@ -145,12 +145,16 @@ class Commits:
             if cursor.stored.begins is not None and cursor.custody is PartitionCustody.OURS and partition not in committed
         }
 
-    def end(self, commit: Commit) -> KafkaError | None:
-        """Book and report what became of a commit that is done. Return what the application has to know, if it asked for it."""
+    def end(self, commit: Commit) -> Refusals:
+        """Book and report what became of a commit that is done. Return what the application has to know, if it asked for it.
+
+        Of a commit with a ``failure`` nothing is known about single partitions.
+        """
         try:
             outcome = commit.call.result()
         except KafkaError as error:
-            return self.fail(commit, error)
+            self.fail(commit, error)
+            return {}
         self.book({partition: offset for partition, offset in commit.beginnings.items() if partition not in outcome})
         refused = {partition: error for partition, error in outcome.items() if partition in commit.offsets}
         if achieved := {partition: offset for partition, offset in commit.offsets.items() if partition not in refused}:
@@ -162,8 +166,8 @@ class Commits:
         if commit.why is Why.INTERVAL:
             self._report_interval(commit, refused)
         elif commit.why is not Why.CALLER and told:
-            self._report(f"some {commit.why.value}", _refusal(told))
-        return _refusal(told) if told else None
+            self._report(f"some {commit.why.value}", refusal(told))
+        return told
 
     def fail(self, commit: Commit, error: KafkaError) -> KafkaError:
         """Report a commit of which nothing is known; return the error."""

@@ -13,13 +13,18 @@ from ...errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
+from ...events import Refusals
 from ...model import OffsetAndMetadata, TopicPartition
 from ...trace import Fault, Notice
 from ...values import define, field
+from ..committing.commits import refusal
 from .items import Item
 from .run_state import RunState
 from .source import Source
 from .work import Ahead, Offsets, Work
+
+_UNKNOWN = (UnknownTopicOrPartitionError, UnknownTopicIdError)
+"""The topic may have been deleted: nothing waits for another attempt, at the end neither."""
 
 
 @define(eq=False)
@@ -42,6 +47,15 @@ class Progress:
     def to_commit(self) -> Offsets:
         """Return what may be committed and differs from what was committed last."""
         return self.work.to_commit(self.source.positions())
+
+    def to_commit_by_interval(self) -> Offsets:
+        """As ``to_commit``, without topics that the cluster does not know any more: each interval's commit would be refused.
+
+        Whether a topic is there is asked each time. If it comes back, what is done in it is committed as before.
+        """
+        offsets = self.to_commit()
+        missing = {topic for topic in {tp.topic for tp in offsets} if self.source.is_missing(topic)}
+        return {tp: offset for tp, offset in offsets.items() if tp.topic not in missing} if missing else offsets
 
     def ahead(self) -> Ahead:
         return Ahead(self.work.far_ahead, self.work.open_lanes, self.work.done_ahead)
@@ -92,33 +106,38 @@ class Progress:
         if not (self.source.commits and offsets):
             return False
         async with self._committing:
+            again = False
             while offsets:
                 try:
-                    await self.source.commit(offsets)
-                except OffsetMetadataTooLargeError as error:
-                    if not self.work.keep_done:
-                        self._report(error)
-                        return False
-                    self.work.keep_done = False
-                    self._report(error, "committing without the map of done records")
-                    offsets = {tp: offset._replace(metadata="") for tp, offset in offsets.items()}
+                    refused = await self.source.commit(offsets)
                 except CommitFailedError as error:
                     self._report(error)
                     self.work.committed({tp: offset for tp, offset in offsets.items() if error.lost and tp not in error.lost})
                     return False
-                except (UnknownTopicOrPartitionError, UnknownTopicIdError) as error:  # the others are committed
-                    self._report(error)
-                    return False
                 except KafkaError as error:
                     self._report(error)
-                    return error.retriable
+                    return again or error.retriable
                 except ConsumerStoppedError as error:  # another task has stopped it, or cancelled its background loop
                     self._report(error, "done records could not be committed; they will be handled again")
                     return False
-                else:
-                    self.work.committed(offsets)
-                    return False
-        return False
+                self.work.committed({tp: offset for tp, offset in offsets.items() if tp not in refused})
+                offsets = self._without_maps(offsets, refused)
+                again |= any(error.retriable and not isinstance(error, _UNKNOWN) for error in refused.values())
+        return again
+
+    def _without_maps(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], refused: Refusals) -> Offsets:
+        """Report what was refused. Return what to commit without the map of done records, because the map is too large.
+
+        All else that was refused is not tried again before the next interval.
+        """
+        too_large = {tp: error for tp, error in refused.items() if isinstance(error, OffsetMetadataTooLargeError)}
+        smaller = {tp: offsets[tp]._replace(metadata="") for tp in too_large if self.work.keep_done}
+        if smaller:
+            self.work.keep_done = False
+            self._report(next(iter(too_large.values())), "committing without the map of done records")
+        if left := {tp: error for tp, error in refused.items() if tp not in smaller}:
+            self._report(refusal(left))
+        return smaller
 
     async def commit_at_the_end(self) -> None:
         """Commit, again if need be: a broker may be away for a moment, and what is not committed will be handled again."""

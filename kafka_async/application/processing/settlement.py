@@ -84,7 +84,7 @@ class CommitSettlement:
             return  # the end commits
         progress.work.forget(progress.work.parts.keys() - set(progress.source.assignment()))
         tasks = self.run.tasks
-        if tasks is not None and (self._commit is None or self._commit.done) and (offsets := progress.to_commit()):
+        if tasks is not None and (self._commit is None or self._commit.done) and (offsets := progress.to_commit_by_interval()):
             self._commit = self.run.start(tasks, partial(progress.commit, offsets))
 
     async def settle(self) -> None:

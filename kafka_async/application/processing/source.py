@@ -10,6 +10,7 @@ from typing import Final, Protocol, Self
 from uuid import UUID
 
 from ...errors import ConsumerStoppedError, KafkaError
+from ...events import Refusals
 from ...model import OffsetAndMetadata, TopicPartition
 from ...values import define, field
 from ..callbacks import Batch, ConsumerRebalanceListener, settled
@@ -270,13 +271,15 @@ class Source:
 
     # --- committing ------------------------------------------------------------------------------------------------------------
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit. Raises what ``KafkaConsumer.commit`` raises.
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Refusals:
+        """Commit. Return which partitions were refused, and why; all others are committed.
+
+        Raises the error of a commit of which nothing is known about single partitions.
 
         A partition of a topic that brokers do not know is not tried again: it may have been deleted, and all other commits, a
         rebalance and a stop would wait for it.
         """
-        await self.parts.commits.commit(offsets, once=True)
+        return await self.parts.commits.commit_once(offsets)
 
     async def committed(
         self, partitions: Collection[TopicPartition]

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from kafka_async import ConsumerInterceptor, OffsetAndMetadata, TopicPartition
-from kafka_async.application.committing.commits import AUTO_COMMIT, Commit, Commits, Why
+from kafka_async.application.committing.commits import AUTO_COMMIT, Commit, Commits, Why, refusal
 from kafka_async.application.lifecycle.runtime import TaskRuntime
 from kafka_async.application.reading.cursor import PartitionCustody
 from kafka_async.errors import (
@@ -69,7 +69,8 @@ class World:
         """Have a commit answered, and return what the application has to know."""
         commit = self.begin(why, **offsets)
         commit.call.resolve(refused)
-        return self.commits.end(commit)
+        told = self.commits.end(commit)
+        return refusal(told) if told else None
 
     def faults(self) -> list[tuple[str, frozenset[TopicPartition]]]:
         found = [(event.text, event.partitions) for event in self.seen if isinstance(event, Fault)]
@@ -160,7 +161,7 @@ def test_a_commit_that_failed_as_a_whole_is_told_with_its_error() -> None:
     assert not commit.done
     commit.call.fail(GroupAuthorizationFailedError("g"))
     assert (commit.done, type(commit.failure)) == (True, GroupAuthorizationFailedError)
-    assert isinstance(world.commits.end(commit), GroupAuthorizationFailedError)
+    assert world.commits.end(commit) == {}, "nothing is known about single partitions"
     assert world.faults() == [("consumed offsets could not be committed", frozenset())]
     assert world.stored(A) == (None, 7)
 
@@ -229,5 +230,5 @@ def test_what_was_given_up_is_booked_when_it_is_given_up_and_not_once_it_may_be_
     commit = world.begin(Why.GIVEN_UP, a=7)
     world.unread.entry(A).stored.forget()  # it is assigned again, and begins elsewhere
     commit.call.resolve({})
-    assert world.commits.end(commit) is None
+    assert world.commits.end(commit) == {}
     assert world.stored(A) == (None, None)

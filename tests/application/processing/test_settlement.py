@@ -1,6 +1,7 @@
 """Partitions that come, drain and go while handlers run."""
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -13,11 +14,21 @@ from kafka_async import (
 from kafka_async.errors import (
     CoordinatorLoadInProgressError,
     IllegalStateError,
+    OffsetMetadataTooLargeError,
+    UnknownTopicOrPartitionError,
 )
+from kafka_async.testing.simulation import FakeBroker
 from kafka_async.wire import Api
+from kafka_async.wire.messages import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
 from tests.application.support import consumer_on, virtual
 
-from .world import GROUP, Record, processed, until, world
+from .world import GROUP, Record, World, processed, until, world
 
 
 @virtual
@@ -333,3 +344,75 @@ async def test_a_listener_may_commit_as_in_programs_that_read_by_themselves(prot
             assert run.statistics().handled >= 300
     assert commits
     assert (some.committed(0), some.committed(1)) == (200, 200)
+
+
+@virtual
+async def test_what_cannot_be_committed_is_not_committed_at_each_interval(caplog: pytest.LogCaptureFixture) -> None:
+    some = world()
+    some.produce(20)
+    (tp,) = some.cluster.create_topic("u", 1)
+    some.cluster.fill(tp, 20)
+    consumer = consumer_on(some.cluster, group_id=GROUP, auto_commit_interval_ms=500)
+    consumer.assign([*some.partitions, tp])
+    async with consumer, consumer.processing(some.handle):
+        await until(lambda: some.cluster.committed.get((GROUP, tp)) == 20 and some.committed() == 20)
+        some.produce(5)
+        some.cluster.fill(tp, 5)
+        await until(lambda: len(some.done) == 50)
+        some.cluster.delete_topic("t")
+        before = len(some.cluster.asked(Api.OFFSET_COMMIT))
+        await until(lambda: some.cluster.committed[GROUP, tp] == 25)
+        await anyio.sleep(60)
+        assert len(some.cluster.asked(Api.OFFSET_COMMIT)) - before <= 2
+    assert any("topic 't' does not exist" in entry.message for entry in caplog.records), "there was a sign"
+
+
+def refuse_some(some: World, refused: Callable[[OffsetCommitRequestPartition], int]) -> list[set[int]]:
+    """Answer commits with these error codes. Return the partitions of each commit."""
+    asked: list[set[int]] = []
+
+    def answer(broker: FakeBroker, request: OffsetCommitRequest) -> OffsetCommitResponse:
+        asked.append({part.partition_index for topic in request.topics for part in topic.partitions})
+        return OffsetCommitResponse(
+            topics=tuple(
+                OffsetCommitResponseTopic(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    partitions=tuple(
+                        OffsetCommitResponsePartition(partition_index=part.partition_index, error_code=refused(part))
+                        for part in topic.partitions
+                    ),
+                )
+                for topic in request.topics
+            )
+        )
+
+    some.cluster.control(Api.OFFSET_COMMIT, answer, keep=True)
+    return asked
+
+
+@virtual
+async def test_what_is_committed_beside_a_refused_partition_is_not_committed_again() -> None:
+    some = world(2)
+    some.produce(5)
+    some.produce(5, partition=1)
+    asked = refuse_some(some, lambda part: UnknownTopicOrPartitionError.errno if part.partition_index else 0)
+    async with processed(some, consumer={"auto_commit_interval_ms": 500}):
+        await until(lambda: len(some.done) == 10)
+        await anyio.sleep(3)
+        assert asked[0] == {0, 1}
+        assert len(asked) > 2, "the topic is there, so another attempt may succeed"
+        assert all(partitions == {1} for partitions in asked[1:])
+
+
+@virtual
+async def test_only_the_partition_whose_map_is_too_large_is_committed_once_more_without_it() -> None:
+    some = world(2)
+    some.produce(5)
+    some.produce(5, partition=1)
+    some.seconds = lambda record: 1_000 if record.offset == 2 and record.partition == 1 else 0.01
+    asked = refuse_some(some, lambda part: OffsetMetadataTooLargeError.errno if part.committed_metadata else 0)
+    async with processed(some, consumer={"auto_commit_interval_ms": 500}, drain_timeout_ms=0):
+        await until(lambda: len(some.done) == 9)
+        await anyio.sleep(3)
+        assert asked == [{0, 1}, {1}]
