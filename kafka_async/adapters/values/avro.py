@@ -269,15 +269,38 @@ class _Schema:
 
 
 def _decoded(schema: _Schema, data: io.BytesIO, size: int, reader: Any, what: str) -> Any:
+    start = data.tell()
     try:
         value = schema.read(data, schema.parsed, reader)
     except EOFError:
         raise BadValueError("it is cut off") from None
     except Exception as error:  # fastavro has no base class of its own; wrong bytes raise whatever they meet
+        # A number that is cut off is an IndexError to it, and so is a number that stands for nothing.
+        if isinstance(error, IndexError) and _ends_early(schema, data.getvalue()[start:], reader):
+            raise BadValueError("it is cut off") from None
         raise BadValueError(f"it is not {what} ({type(error).__name__})") from None
     if left := size - data.tell():
         raise BadValueError(f"{left} bytes are left over")
     return value
+
+
+def _ends_early(schema: _Schema, value: bytes, reader: Any) -> bool:
+    """Return whether reading a value, which fails, asks for more bytes than there are."""
+    watched = _Watched(value)
+    with contextlib.suppress(Exception):  # known already: this is to find out where
+        schema.read(watched, schema.parsed, reader)
+    return watched.short
+
+
+class _Watched(io.BytesIO):
+    """Bytes that know whether more was asked for than they have. Slower, so only values that failed are read from them."""
+
+    short = False
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        found = super().read(size)
+        self.short = self.short or (size is not None and len(found) < size)
+        return found
 
 
 def _parse(schema: Any, where: str, references: Iterable[Any] = (), whole: Any = None) -> _Schema:

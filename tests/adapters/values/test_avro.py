@@ -330,6 +330,33 @@ def test_an_id_that_the_registry_does_not_know_is_not_asked_for_in_every_batch(s
     assert server.asked_for == ["/schemas/ids/1", "/schemas/ids/3"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("int", 300),
+        ("long", 1 << 40),
+        ("double", 2.5),
+        ("string", "hello"),
+        ({"type": "fixed", "name": "F", "size": 4}, b"abcd"),
+        ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, "B"),
+        (["null", "int"], 300),
+        ({"type": "array", "items": "int"}, [300, 4]),
+        ({"type": "map", "values": "int"}, {"k": 300}),
+    ],
+)
+def test_a_value_that_is_cut_anywhere_is_said_to_be_cut_off(kind: Any, value: Any) -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}, {"name": "a", "type": kind}]}
+    whole = io.BytesIO()
+    fastavro.schemaless_writer(whole, schema, {"id": 1, "a": value})
+    cut = [whole.getvalue()[:size] for size in range(whole.tell())]
+
+    columns = decoder(schema).decode(
+        pa.array(cut, pa.binary()), topic="t", partition=0, offsets=pa.array(range(len(cut)), pa.int64())
+    )
+
+    assert columns[-1].to_pylist() == ["it is cut off"] * len(cut)
+
+
 def test_the_reason_says_what_is_wrong_without_the_value(server: RegistryServer) -> None:
     server.put("/schemas/ids/1", ID)
     found = decoder(ID, schema_registry_url=server.url)
