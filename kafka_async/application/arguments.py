@@ -87,10 +87,7 @@ def subscribed_topics(topics: Collection[str]) -> frozenset[str]:
 
 def topic_names(topics: Collection[str]) -> frozenset[str]:
     """Return the names to ask the cluster about; they need not be valid. Raises ``TypeError`` for anything but strings."""
-    for topic in topics:
-        if not isinstance(topic, str):
-            raise TypeError(f"{shown(topic)}: expected the name of a topic")
-    return frozenset(topics)
+    return frozenset(topic_name(topic) for topic in topics)
 
 
 def subscribed_pattern(pattern: Any) -> Callable[[str], bool]:
@@ -112,6 +109,31 @@ def subscribed_regex(pattern: SubscriptionPattern) -> str:
     Raises ``ValueError`` for an empty one: the broker takes that for no pattern.
     """
     return text(pattern.pattern, "pattern", least=1)
+
+
+def topic_name(topic: Any) -> str:
+    """Return the name of a topic, which need not be valid. Raises ``TypeError`` for anything but a string."""
+    if not isinstance(topic, str):
+        raise TypeError(f"{shown(topic)}: expected the name of a topic")
+    return topic
+
+
+def column_names(columns: Any) -> frozenset[str]:
+    """Return the names of columns, which need not exist. Raises ``TypeError`` for anything but a collection of strings."""
+    if isinstance(columns, (str, bytes)) or not isinstance(columns, Iterable):
+        raise TypeError(f"columns={shown(columns)}: expected a collection of names of columns")
+    names = list(columns)  # once: it may be one that ends
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"columns: {shown(name)}: expected the name of a column")
+    return frozenset(names)
+
+
+def byte_count(count: Any, name: str) -> int:
+    """Return a number of bytes. Raises ``ValueError`` for anything but an integer of at least 1."""
+    if not _is_integer(count, _INT64) or count < 1:
+        raise ValueError(f"{name}={shown(count)}: expected an integer of at least 1")
+    return count
 
 
 def text(value: Any, name: str, *, least: int = 0) -> str:

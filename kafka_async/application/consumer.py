@@ -516,7 +516,7 @@ class KafkaConsumer(Generic[K, V]):
         """
         self._parts.guard.ownership.check_process()
         self._parts.inbox.sort()
-        known = self._parts.inbox.topic(topic)
+        known = self._parts.inbox.topic(arguments.topic_name(topic))
         return {part.partition for part in known.partitions} if known is not None and known.partitions else None
 
     async def topics(self) -> set[str]:

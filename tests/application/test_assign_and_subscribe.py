@@ -180,6 +180,8 @@ async def test_topics_can_be_listed_and_described() -> None:
         assert [part.leader for part in description.topics["t"].partitions] == [0, 1, 0]
         assert description.cluster_id == "fake-cluster"
         assert consumer.partitions_for_topic("missing") is None
+        with pytest.raises(TypeError, match=r"^\[\]: expected the name of a topic$"):
+            consumer.partitions_for_topic([])  # type: ignore[arg-type]  # what is tested
 
 
 @virtual

@@ -8,7 +8,7 @@ from ...errors import ConsumerStoppedError
 from ...model import TopicPartition
 from ...records import ALL_COLUMNS, ColumnBuilder, Columns
 from ...values import define, field
-from ..arguments import seconds
+from ..arguments import byte_count, column_names, seconds
 from ..callbacks import Batch
 from ..group.assigned import AssignedPartitions
 from ..lifecycle.lifecycle import Phase
@@ -83,9 +83,10 @@ class ReadCalls:
         if view:
             arrow.check_views()
         limit = record_limit(ARROW_ROWS if max_records is None else max_records)
-        into = ColumnBuilder(ALL_COLUMNS if columns is None else columns, view=view)
+        names = ALL_COLUMNS if columns is None else column_names(columns)
+        into = ColumnBuilder(names, view=view)
         await self.reader.columns(self.assigned.only(partitions), seconds(timeout_ms), limit, into, holder=holder)
-        return arrow.record_batch(into.finish(), ALL_COLUMNS if columns is None else columns)
+        return arrow.record_batch(into.finish(), names)
 
     async def _import_arrow(self) -> Any:
         # Not looked up in ``sys.modules``: a module is there half-initialized while another consumer's thread imports it.
@@ -96,4 +97,4 @@ class ReadCalls:
     async def columns(self, holder: Any, columns: Collection[str], batch_bytes: int, timeout_ms: float | None) -> Columns | None:
         """See ``KafkaConsumer.next_columns``."""
         self.guard.check_readable()
-        return await self.ranges.next_columns(columns, batch_bytes, timeout_ms, holder)
+        return await self.ranges.next_columns(column_names(columns), byte_count(batch_bytes, "batch_bytes"), timeout_ms, holder)

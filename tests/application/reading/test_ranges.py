@@ -1,5 +1,6 @@
 """Ranges of offsets on a fake cluster, under virtual time."""
 
+import re
 import struct
 from typing import Any
 
@@ -47,6 +48,40 @@ async def read(consumer: Consumer, *, until: int | None = None, **options: Any) 
         for partition, offsets in offsets_in(columns).items():
             found.setdefault(partition, []).extend(offsets)
     return found
+
+
+@virtual
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"columns": 5}, "columns=5: expected a collection of names of columns"),
+        ({"columns": "value"}, "columns='value': expected a collection of names of columns"),
+        ({"columns": [5]}, "columns: 5: expected the name of a column"),
+        ({"batch_bytes": "x"}, "batch_bytes='x': expected an integer of at least 1"),
+        ({"batch_bytes": 0}, "batch_bytes=0: expected an integer of at least 1"),
+    ],
+)
+async def test_what_cannot_be_asked_for_is_named(options: dict[str, Any], complaint: str) -> None:
+    async with consumer_on(FakeCluster()) as consumer:
+        with pytest.raises((TypeError, ValueError), match=f"^{re.escape(complaint)}$"):
+            await consumer.next_columns(**options)
+        if "columns" in options:
+            pytest.importorskip("pyarrow")
+            with pytest.raises(TypeError, match=f"^{re.escape(complaint)}$"):
+                await consumer.getarrow(**options)
+
+
+@virtual
+async def test_names_of_columns_that_can_be_read_once_are_enough() -> None:
+    pytest.importorskip("pyarrow")
+    cluster = FakeCluster()
+    (partition,) = cluster.create_topic("t")
+    cluster.fill(partition, 3)
+    async with consumer_on(cluster, auto_offset_reset="earliest") as consumer:
+        consumer.assign([partition])
+        batch = await consumer.getarrow(timeout_ms=1000, columns=(name for name in ("offset", "value")))  # type: ignore[arg-type]
+        assert batch.column_names == ["offset", "value"]
+        assert batch.num_rows == 3
 
 
 @virtual
