@@ -286,13 +286,13 @@ def _decoded(schema: _Schema, data: io.BytesIO, size: int, reader: Any, what: st
 
 def _ends_early(schema: _Schema, value: bytes, reader: Any) -> bool:
     """Return whether reading a value, which fails, asks for more bytes than there are."""
-    watched = _Watched(value)
+    watched = _WatchedBytes(value)
     with contextlib.suppress(Exception):  # known already: this is to find out where
         schema.read(watched, schema.parsed, reader)
     return watched.short
 
 
-class _Watched(io.BytesIO):
+class _WatchedBytes(io.BytesIO):
     """Bytes that know whether more was asked for than they have. Slower, so only values that failed are read from them."""
 
     short = False
