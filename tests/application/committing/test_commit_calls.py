@@ -1,0 +1,129 @@
+"""Commits that the application asks for, and those of ``process``: what is raised, and what is returned instead."""
+
+import pytest
+
+from kafka_async import ConsumerConfig, KafkaConsumer, TopicPartition
+from kafka_async.application.parts import Parts, assemble
+from kafka_async.errors import (
+    CommitFailedError,
+    GroupAuthorizationFailedError,
+    IllegalOperation,
+    IllegalStateError,
+    OffsetMetadataTooLargeError,
+    UnknownTopicOrPartitionError,
+)
+from kafka_async.testing.simulation import FakeBroker, FakeCluster
+from kafka_async.wire import Api
+from kafka_async.wire.messages import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+from ..support import Consumer, read_values, virtual
+
+GROUP = "g"
+ONE, TWO, THREE = (TopicPartition(topic, 0) for topic in ("one", "two", "three"))
+
+
+def member(**options: object) -> tuple[FakeCluster, Parts, Consumer]:
+    """Return a consumer of three topics with a record each, and its parts."""
+    cluster = FakeCluster()
+    for tp in (ONE, TWO, THREE):
+        cluster.create_topic(tp.topic)
+        cluster.fill(tp, 1)
+    given = {
+        "bootstrap_servers": cluster.bootstrap_servers,
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": False,
+        **options,
+    }
+    parts = assemble(ConsumerConfig.from_options({"group_id": GROUP, **given}), transport_factory=cluster.network)
+    return cluster, parts, KafkaConsumer("one", "two", "three", parts=parts)
+
+
+def refuse(cluster: FakeCluster, codes: dict[TopicPartition, int]) -> None:
+    """Answer commits of these partitions with errors from now on. What is not refused is not stored, either."""
+
+    def answer(broker: FakeBroker, request: OffsetCommitRequest) -> OffsetCommitResponse:
+        topics = []
+        for topic in request.topics:
+            name = topic.name or cluster.name_of(topic.topic_id) or ""
+            found = tuple(
+                OffsetCommitResponsePartition(
+                    partition_index=part.partition_index, error_code=codes.get(TopicPartition(name, part.partition_index), 0)
+                )
+                for part in topic.partitions
+            )
+            topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=found))
+        return OffsetCommitResponse(topics=tuple(topics))
+
+    cluster.control(Api.OFFSET_COMMIT, answer, keep=True)
+
+
+async def give_up_three(consumer: Consumer) -> None:
+    """Have read all, and be assigned the first two topics only."""
+    assert len(await read_values(consumer, 3)) == 3
+    consumer.subscribe(["one", "two"])
+    assert await read_values(consumer, 1, seconds=1) == []
+    assert set(consumer.assignment()) == {ONE, TWO}
+
+
+@virtual
+async def test_a_commit_of_a_partition_that_was_given_up_names_it_and_commits_the_others() -> None:
+    cluster, _, consumer = member()
+    async with consumer:
+        await give_up_three(consumer)
+        with pytest.raises(CommitFailedError, match="three-0") as raised:
+            await consumer.commit({ONE: 1, TWO: 1, THREE: 1})
+    assert raised.value.lost == (THREE,)
+    assert (cluster.committed[GROUP, ONE], cluster.committed[GROUP, TWO]) == (1, 1)
+    assert (GROUP, THREE) not in cluster.committed
+
+
+@virtual
+async def test_what_is_refused_and_what_was_given_up_come_back_as_one_value_each_with_its_reason() -> None:
+    cluster, parts, consumer = member()
+    async with consumer:
+        await give_up_three(consumer)
+        refuse(cluster, {TWO: OffsetMetadataTooLargeError.errno})
+        refused = await parts.commits.commit_once({ONE: 1, TWO: 1, THREE: 1})
+    assert {tp: type(error) for tp, error in refused.items()} == {TWO: OffsetMetadataTooLargeError, THREE: CommitFailedError}
+    assert "three-0" in str(refused[THREE])
+
+
+@virtual
+async def test_the_first_answer_about_a_topic_that_brokers_do_not_know_is_final_unless_the_caller_waits() -> None:
+    cluster, parts, consumer = member(default_api_timeout_ms=2_000, request_timeout_ms=1_000)
+    async with consumer:
+        assert len(await read_values(consumer, 3)) == 3
+        refuse(cluster, {TWO: UnknownTopicOrPartitionError.errno})
+        refused = await parts.commits.commit_once({ONE: 1, TWO: 1})
+        assert {tp: type(error) for tp, error in refused.items()} == {TWO: UnknownTopicOrPartitionError}
+        assert len(cluster.asked(Api.OFFSET_COMMIT)) == 1
+        with pytest.raises(UnknownTopicOrPartitionError):
+            await consumer.commit({ONE: 1, TWO: 1})
+        assert len(cluster.asked(Api.OFFSET_COMMIT)) > 2
+
+
+@virtual
+async def test_nothing_is_returned_of_a_commit_that_is_refused_as_a_whole() -> None:
+    cluster, parts, consumer = member()
+    async with consumer:
+        assert len(await read_values(consumer, 3)) == 3
+        cluster.control(Api.OFFSET_COMMIT, lambda broker, request: GroupAuthorizationFailedError.errno, keep=True)
+        with pytest.raises(GroupAuthorizationFailedError):
+            await parts.commits.commit_once({ONE: 1, TWO: 1})
+
+
+@virtual
+async def test_a_commit_needs_a_group_and_partitions_that_were_assigned() -> None:
+    cluster, parts, consumer = member()
+    alone = KafkaConsumer[bytes, bytes](bootstrap_servers=cluster.bootstrap_servers, transport_factory=cluster.network)
+    alone.assign([ONE])
+    async with consumer, alone:
+        with pytest.raises(IllegalOperation, match="group_id"):
+            await alone.commit()
+        with pytest.raises(IllegalStateError, match="other-0"):
+            await parts.commits.commit_once({TopicPartition("other", 0): 1})
