@@ -353,7 +353,7 @@ def test_groups_are_listed_with_their_lag_and_the_total(kafka44: KafkaCluster, g
 
     assert listed[group] == 6
     assert last[0] == "TOTAL"
-    assert int(last[-1]) >= 6
+    assert int(last[-1].removeprefix(">=")) >= 6  # tests before this one may have left groups whose topics are gone
 
 
 def test_single_offsets_and_a_whole_group_are_deleted_after_a_dry_run(kafka44: KafkaCluster, group: str) -> None:

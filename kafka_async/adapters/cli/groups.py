@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from itertools import starmap
 from types import MappingProxyType
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Self
 
 import typer
 from attrs import frozen
@@ -152,9 +152,33 @@ def list_groups(
     start(work, debug)
 
 
-async def _lags(admin: Admin, shown: Collection[GroupListing], options: Mapping[str, Any]) -> dict[str, int | None]:
-    """Return the lag of each group; ``None`` if it is not known for any of its partitions, or is no group of that kind."""
-    lags: dict[str, int | None] = dict.fromkeys((group.group_id for group in shown), None)
+@frozen
+class Lag:
+    """The lag of a group, or of all: the sum of what is known, and whether that is all of it."""
+
+    records: int | None = None
+    """``None`` if nothing is known: no partition was begun, none has a leader, or it is a group of another kind."""
+    complete: bool = True
+
+    @classmethod
+    def of(cls, lags: Collection[int | None]) -> Self:
+        known = [lag for lag in lags if lag is not None]
+        return cls(sum(known) if known else None, len(known) == len(lags))
+
+    @classmethod
+    def total(cls, lags: Collection["Lag"]) -> Self:
+        known = [lag.records for lag in lags if lag.records is not None]
+        return cls(sum(known) if known else None, all(lag.complete for lag in lags))
+
+    @property
+    def cell(self) -> str | int | None:
+        """What a table shows: ``>=`` before what is not all of it."""
+        return self.records if self.complete or self.records is None else f">={self.records}"
+
+
+async def _lags(admin: Admin, shown: Collection[GroupListing], options: Mapping[str, Any]) -> dict[str, Lag]:
+    """Return the lag of each group."""
+    lags = dict.fromkeys((group.group_id for group in shown), Lag())
     seconds = admin.client.config.default_api_timeout_ms / 1000
     offsets = [group for group in shown if group.kind in ("", "classic", "consumer")]
 
@@ -166,26 +190,24 @@ async def _lags(admin: Admin, shown: Collection[GroupListing], options: Mapping[
     committed = {name: certain(outcomes) for name, outcomes in found.items()}
     async with KafkaConsumer[Any, Any](**options) as lookups:
         ends = await ends_of(lookups, {partition for each in committed.values() for partition in each})
-    lags |= {name: _total([row.lag for row in share_progress(certain(outcomes))]) for name, outcomes in shares.items()}
-    return lags | {name: _total([row.lag for row in progress(each, ends)]) for name, each in committed.items()}
+    lags |= {name: Lag.of([row.lag for row in share_progress(certain(outcomes))]) for name, outcomes in shares.items()}
+    return lags | {name: Lag.of([row.lag for row in progress(each, ends)]) for name, each in committed.items()}
 
 
-def _total(lags: Collection[int | None]) -> int | None:
-    known = [lag for lag in lags if lag is not None]
-    return sum(known) if known else None
+def _listing_json(group: GroupListing, lags: Mapping[str, Lag] | None) -> bytes:
+    row: dict[str, Any] = {"group": group.group_id, "type": group.kind, "protocol": group.protocol, "state": group.state}
+    if lags is not None:
+        lag = lags[group.group_id]
+        row |= {"lag": lag.records, "lag_is_complete": lag.complete}
+    return json_row(row)
 
 
-def _listing_json(group: GroupListing, lags: Mapping[str, int | None] | None) -> bytes:
-    row = {"group": group.group_id, "type": group.kind, "protocol": group.protocol, "state": group.state}
-    return json_row(row if lags is None else row | {"lag": lags[group.group_id]})
-
-
-def _listing_table(shown: Collection[GroupListing], lags: Mapping[str, int | None] | None) -> str:
+def _listing_table(shown: Collection[GroupListing], lags: Mapping[str, Lag] | None) -> str:
     rows = [(group.group_id, group.kind, group.protocol, group.state) for group in shown]
     if lags is None:
         return table(("GROUP", "TYPE", "PROTOCOL", "STATE"), rows)
-    total = ("TOTAL", None, None, None, _total(tuple(lags.values())))
-    return table(("GROUP", "TYPE", "PROTOCOL", "STATE", "LAG"), [*((*row, lags[row[0]]) for row in rows), total])
+    total = ("TOTAL", None, None, None, Lag.total(lags.values()).cell)
+    return table(("GROUP", "TYPE", "PROTOCOL", "STATE", "LAG"), [*((*row, lags[row[0]].cell) for row in rows), total])
 
 
 async def existing(admin: Admin, name: str) -> Group:

@@ -123,6 +123,8 @@ class Output:
     quiet: bool = False
     spelled: Callable[[str], str] = str
     """Makes a text about Python's arguments one about options of the command."""
+    failed: int = FAILED
+    """The exit code for an error. A check has one of its own: the usual one is a warning to what runs checks."""
     writing: bool = field(default=False, init=False)
     """A write has begun and is not over."""
     _outages: "OutageLines | None" = field(default=None, init=False)
@@ -197,7 +199,7 @@ class Output:
         text = " ".join(map(str, error.args)) if isinstance(error, BrokerResponseError) else str(error)  # without Kafka's code
         text = self.spelled(" ".join(text.split()))
         to_stderr(f"kafka-async: {printable(text) or type(error).__name__}\n")
-        return self.end(USAGE_ERROR if isinstance(error, ImportError) else FAILED)  # an extra that an option needs is missing
+        return self.end(USAGE_ERROR if isinstance(error, ImportError) else self.failed)  # an extra that an option needs is missing
 
     def end(self, code: int) -> "typer.Exit":
         """Return what ends the program. Ends it at once if a write is stuck, for which Python would wait."""

@@ -73,22 +73,16 @@ def top(
     stalled or cannot be read, 3 it cannot be told.
     """
     options = admin_options(brokers, config, settings)
-    output = Output(debug=debug)
+    output = Output(debug=debug, failed=UNKNOWN)
     plan = TopPlan(names=tuple(dict.fromkeys(groups or ())), as_json=as_json, seconds=0.0 if once else seconds)
     book = Book(interval, allowed_lag, topic)
 
     async def work() -> int:
-        try:
-            async with Client.connect(ConsumerConfig.from_options(options), fail_fast=True) as client:
-                survey = Survey(Admin(client), book, plan.names)
-                if plan.seconds is None and not as_json and can_paint():
-                    return await Watching(survey, output).run()
-                return await _written(survey, plan, output)
-        except KafkaError as error:
-            if debug:
-                raise
-            output.notify(f"kafka-async: {' '.join(str(error).split())}")
-            return UNKNOWN
+        async with Client.connect(ConsumerConfig.from_options(options), fail_fast=True) as client:
+            survey = Survey(Admin(client), book, plan.names)
+            if plan.seconds is None and not as_json and can_paint():
+                return await Watching(survey, output).run()
+            return await _written(survey, plan, output)
 
     run(work(), output)
 

@@ -90,6 +90,14 @@ def test_a_cluster_that_cannot_be_reached_is_unknown_and_no_warning(unused_tcp_p
     assert result.stderr.startswith("kafka-async: Unable to bootstrap")
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full, a file on a disk without space")
+def test_a_check_that_cannot_say_what_it_found_is_unknown_and_no_warning(cluster: ThreadedCluster) -> None:
+    command = [sys.executable, "-m", "kafka_async", "top", "--once", "-b", cluster.bootstrap]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)  # noqa: S603 - our own program
+    assert (done.returncode, done.stderr) == (3, "kafka-async: [Errno 28] No space left on device\n")
+
+
 def test_json_is_a_group_a_line(cluster: ThreadedCluster) -> None:
     result = run(cluster, "--once", "--json")
     rows = [json.loads(line) for line in result.stdout.splitlines()]
