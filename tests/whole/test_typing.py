@@ -205,43 +205,42 @@ def serve() -> None: ...
 """
 
 
-def installed(tmp_path: Path) -> Path:
-    """Return a directory with nothing of this repository but the package."""
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with nothing of this repository but the package, which the first of these tests has mypy read for all."""
     package = Path(kafka_async.__file__).parent
     assert (package / "py.typed").exists()
-    site = tmp_path / "site"
-    site.mkdir()
+    site = tmp_path_factory.mktemp("site")
     (site / "kafka_async").symlink_to(package)
     return site
 
 
-def check(tmp_path: Path, program: str, *others: str) -> "subprocess.CompletedProcess[str]":
+def check(installed: Path, tmp_path: Path, program: str, *others: str) -> "subprocess.CompletedProcess[str]":
     """Run ``mypy --strict`` over programs as their authors would, with nothing of this repository but the package."""
-    site = installed(tmp_path)
-    names = ["program.py", *(f"program{number}.py" for number in range(2, len(others) + 2))]
+    names = [f"{tmp_path}/program{number or ''}.py" for number in range(len(others) + 1)]
     for name, text in zip(names, (program, *others), strict=True):
-        (tmp_path / name).write_text(text)
-    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--cache-dir", "cache", *names]
-    environment = {**os.environ, "PYTHONPATH": str(site)}
+        Path(name).write_text(text)
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--cache-dir", str(installed / "cache"), *names]
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
     return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)  # noqa: S603  # ours
 
 
 @pytest.mark.brokers
-def test_a_program_of_a_user_passes_mypy_strict(tmp_path: Path) -> None:
-    done = check(tmp_path, PROGRAM)
+def test_a_program_of_a_user_passes_mypy_strict(installed: Path, tmp_path: Path) -> None:
+    done = check(installed, tmp_path, PROGRAM)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.brokers
-def test_mypy_refuses_what_does_not_fit_the_type_of_the_values(tmp_path: Path) -> None:
-    done = check(tmp_path, WRONG)
+def test_mypy_refuses_what_does_not_fit_the_type_of_the_values(installed: Path, tmp_path: Path) -> None:
+    done = check(installed, tmp_path, WRONG)
     wrong = [line for line in done.stdout.splitlines() if ": error:" in line]
     assert [int(line.split(":")[1]) for line in wrong] == [16, 17, 18, 19, 21], done.stdout
 
 
 @pytest.mark.brokers
-def test_the_page_about_types_has_the_words_with_which_mypy_refuses_a_handler(tmp_path: Path) -> None:
-    done = check(tmp_path, REFUSED)
+def test_the_page_about_types_has_the_words_with_which_mypy_refuses_a_handler(installed: Path, tmp_path: Path) -> None:
+    done = check(installed, tmp_path, REFUSED)
     page = " ".join((PACKAGE / "config" / "README.md").read_text().split())
     said = 'Argument 1 to "process" of "KafkaConsumer" has incompatible type'
     assert said in page
@@ -272,19 +271,19 @@ def _outside_of_functions(node: ast.AST) -> list[ast.AST]:
 
 @pytest.mark.brokers
 @pytest.mark.parametrize(("name", "given"), [("README.md", ASYNC), ("kafka_async/SYNC.md", BLOCKING)])
-def test_the_programs_of_a_document_pass_mypy_strict(tmp_path: Path, name: str, given: str) -> None:
+def test_the_programs_of_a_document_pass_mypy_strict(installed: Path, tmp_path: Path, name: str, given: str) -> None:
     for module in ("fastapi", "polars"):
         pytest.importorskip(module, reason="a recipe uses it: pip install '.[test]'")
     first, *others = [f"{MISSING}{given}\n{program}" for program in programs(ROOT / name)]
     assert others
-    done = check(tmp_path, first, *others)
+    done = check(installed, tmp_path, first, *others)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.brokers
-def test_the_programs_of_the_page_about_types_pass_mypy_strict(tmp_path: Path) -> None:
+def test_the_programs_of_the_page_about_types_pass_mypy_strict(installed: Path, tmp_path: Path) -> None:
     one, other = (text for text in programs(PACKAGE / "config" / "README.md") if "Order" in text or "ConsumerOptions" in text)
-    done = check(tmp_path, f"{MISSING}{ASYNC}\n{one}", f"{MISSING}{ASYNC}\n{other}")
+    done = check(installed, tmp_path, f"{MISSING}{ASYNC}\n{one}", f"{MISSING}{ASYNC}\n{other}")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -292,13 +291,12 @@ def test_the_programs_of_the_page_about_types_pass_mypy_strict(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("program", "errors"), [(PROGRAM, 0), (WRONG, 5), (REFUSED, 3)], ids=["right", "wrong", "refused handlers"]
 )
-def test_pyright_sees_what_mypy_sees(tmp_path: Path, program: str, errors: int) -> None:
+def test_pyright_sees_what_mypy_sees(installed: Path, tmp_path: Path, program: str, errors: int) -> None:
     pyright = shutil.which("pyright") or shutil.which("basedpyright", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     if pyright is None:
         pytest.skip("pyright is not installed: npm install --global pyright, or pip install basedpyright")
-    site = installed(tmp_path)
     (tmp_path / "program.py").write_text(program)
-    (tmp_path / "pyrightconfig.json").write_text(json.dumps({"extraPaths": [str(site)], "typeCheckingMode": "standard"}))
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps({"extraPaths": [str(installed)], "typeCheckingMode": "standard"}))
     command = [pyright, "--outputjson", "--pythonpath", sys.executable, "program.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)  # noqa: S603  # fixed words
     found = json.loads(done.stdout)["generalDiagnostics"]
@@ -342,7 +340,7 @@ NAMES = sorted(fields_dict(ConsumerConfig).keys() - {"given"})
 
 
 @pytest.mark.brokers
-def test_a_program_may_give_each_option(tmp_path: Path) -> None:
+def test_a_program_may_give_each_option(installed: Path, tmp_path: Path) -> None:
     lines = "\n".join(f"KafkaConsumer('t', {name}={value(name)})" for name in NAMES)
     program = f"""
 import ssl
@@ -363,12 +361,12 @@ class Registry:
 {lines}
 ConsumerConfig.of(group_id="g", max_poll_records=None)
 """
-    done = check(tmp_path, program)
+    done = check(installed, tmp_path, program)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.brokers
-def test_mypy_refuses_an_option_that_does_not_exist_and_a_value_of_another_type(tmp_path: Path) -> None:
+def test_mypy_refuses_an_option_that_does_not_exist_and_a_value_of_another_type(installed: Path, tmp_path: Path) -> None:
     program = """import kafka_async.sync; from kafka_async import KafkaConsumer
 KafkaConsumer("t", bootstrap_server="x")
 KafkaConsumer("t", group_id=3)
@@ -382,7 +380,7 @@ kafka_async.sync.KafkaConsumer("t").processing(print, order="keys")
 kafka_async.ShareConsumer("t", group_id="g").processing(print, keep_done=True)
 KafkaConsumer("t").processing(print, concurrency=3, order=lambda record: record.key, keep_done=False)
 """
-    done = check(tmp_path, program)
+    done = check(installed, tmp_path, program)
     for line, text in enumerate(
         (
             "bootstrap_server",
