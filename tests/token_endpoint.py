@@ -62,7 +62,8 @@ class TokenEndpoint:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.handle_error = lambda *_: None  # type: ignore[method-assign]  # clients hang up here, which is no news
         if context is not None:
-            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+            # The handshake is the handler's: a client that never says a word must not hold up the others, or the end.
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
         self._base = f"{'https' if context else 'http'}://localhost:{self._server.server_port}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="token endpoint")
 

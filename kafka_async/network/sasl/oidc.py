@@ -181,10 +181,17 @@ class OidcTokenProvider(CachingTokenProvider):
             form = form | {"client_assertion_type": _ASSERTION_TYPE, "client_assertion": assertion}
         elif assertion:
             form = form | {"assertion": assertion}
+        connections: list[Any] = []
+
+        async def keep(event: str, info: Mapping[str, Any]) -> None:
+            if event == "connection.connect_tcp.complete":
+                connections.append(info["return_value"])
+
+        extensions = {**self._target, "trace": keep}
         try:
             async with (
                 http.AsyncClient(verify=self._context, timeout=self._timeouts, trust_env=False) as client,
-                client.stream("POST", self._url, data=form, headers=self._headers, extensions=self._target) as response,
+                client.stream("POST", self._url, data=form, headers=self._headers, extensions=extensions) as response,
             ):
                 body = bytearray()
                 async for chunk in response.aiter_raw():
@@ -194,6 +201,10 @@ class OidcTokenProvider(CachingTokenProvider):
                 return response.status_code, bytes(body[: LONGEST_ANSWER + 1])
         except (http.HTTPError, ssl.SSLError) as error:  # httpx passes on what TLS 1.3 says only after the handshake
             raise self._failure(error, assertion) from error
+        finally:  # one that is cancelled during the handshake of TLS is closed by nobody else (httpcore 1.0.9)
+            with anyio.CancelScope(shield=True):
+                for connection in connections:
+                    await connection.aclose()
 
     def _failure(self, error: Exception, assertion: str) -> KafkaError:
         text = f"{self._place}: {type(error).__name__}: {self._shown(str(error), assertion)}"

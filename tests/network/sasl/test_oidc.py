@@ -1,5 +1,6 @@
 """Client credentials against an endpoint on loopback, honest and hostile."""
 
+import asyncio
 import base64
 import gzip
 import itertools
@@ -266,6 +267,30 @@ async def test_an_endpoint_that_wants_a_certificate_of_ours_gives_no_token(tmp_p
         provider = OidcTokenProvider(endpoint.url, "client", SECRET, ssl_cafile=cafile, timeout=1.0)
         with pytest.raises(KafkaConnectionError, match="https://localhost"):
             await provider.token()
+
+
+@pytest.mark.parametrize("ending", ["its time", "the caller"])
+async def test_a_request_that_ends_during_the_handshake_leaves_no_connection(ending: str) -> None:
+    greeted, gone = asyncio.Event(), asyncio.Event()
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        greeted.set()
+        await reader.read()
+        gone.set()
+        writer.close()
+
+    async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        provider = OidcTokenProvider(f"https://localhost:{port}", "client", SECRET, timeout=0.5 if ending == "its time" else 100)
+        token = asyncio.create_task(provider.token())
+        await greeted.wait()
+        if ending == "the caller":
+            token.cancel()
+        with pytest.raises((KafkaConnectionError, asyncio.CancelledError)):
+            await token
+        async with asyncio.timeout(10):
+            await gone.wait()
 
 
 async def test_the_environment_changes_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
