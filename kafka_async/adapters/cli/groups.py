@@ -153,7 +153,7 @@ def list_groups(
 
 
 @frozen
-class Lag:
+class KnownLag:
     """The lag of a group, or of all: the sum of what is known, and whether that is all of it."""
 
     records: int | None = None
@@ -166,7 +166,7 @@ class Lag:
         return cls(sum(known) if known else None, len(known) == len(lags))
 
     @classmethod
-    def total(cls, lags: Collection["Lag"]) -> Self:
+    def total(cls, lags: Collection["KnownLag"]) -> Self:
         known = [lag.records for lag in lags if lag.records is not None]
         return cls(sum(known) if known else None, all(lag.complete for lag in lags))
 
@@ -176,9 +176,9 @@ class Lag:
         return self.records if self.complete or self.records is None else f">={self.records}"
 
 
-async def _lags(admin: Admin, shown: Collection[GroupListing], options: Mapping[str, Any]) -> dict[str, Lag]:
+async def _lags(admin: Admin, shown: Collection[GroupListing], options: Mapping[str, Any]) -> dict[str, KnownLag]:
     """Return the lag of each group."""
-    lags = dict.fromkeys((group.group_id for group in shown), Lag())
+    lags = dict.fromkeys((group.group_id for group in shown), KnownLag())
     seconds = admin.client.config.default_api_timeout_ms / 1000
     offsets = [group for group in shown if group.kind in ("", "classic", "consumer")]
 
@@ -190,11 +190,11 @@ async def _lags(admin: Admin, shown: Collection[GroupListing], options: Mapping[
     committed = {name: certain(outcomes) for name, outcomes in found.items()}
     async with KafkaConsumer[Any, Any](**options) as lookups:
         ends = await ends_of(lookups, {partition for each in committed.values() for partition in each})
-    lags |= {name: Lag.of([row.lag for row in share_progress(certain(outcomes))]) for name, outcomes in shares.items()}
-    return lags | {name: Lag.of([row.lag for row in progress(each, ends)]) for name, each in committed.items()}
+    lags |= {name: KnownLag.of([row.lag for row in share_progress(certain(outcomes))]) for name, outcomes in shares.items()}
+    return lags | {name: KnownLag.of([row.lag for row in progress(each, ends)]) for name, each in committed.items()}
 
 
-def _listing_json(group: GroupListing, lags: Mapping[str, Lag] | None) -> bytes:
+def _listing_json(group: GroupListing, lags: Mapping[str, KnownLag] | None) -> bytes:
     row: dict[str, Any] = {"group": group.group_id, "type": group.kind, "protocol": group.protocol, "state": group.state}
     if lags is not None:
         lag = lags[group.group_id]
@@ -202,11 +202,11 @@ def _listing_json(group: GroupListing, lags: Mapping[str, Lag] | None) -> bytes:
     return json_row(row)
 
 
-def _listing_table(shown: Collection[GroupListing], lags: Mapping[str, Lag] | None) -> str:
+def _listing_table(shown: Collection[GroupListing], lags: Mapping[str, KnownLag] | None) -> str:
     rows = [(group.group_id, group.kind, group.protocol, group.state) for group in shown]
     if lags is None:
         return table(("GROUP", "TYPE", "PROTOCOL", "STATE"), rows)
-    total = ("TOTAL", None, None, None, Lag.total(lags.values()).cell)
+    total = ("TOTAL", None, None, None, KnownLag.total(lags.values()).cell)
     return table(("GROUP", "TYPE", "PROTOCOL", "STATE", "LAG"), [*((*row, lags[row[0]].cell) for row in rows), total])
 
 

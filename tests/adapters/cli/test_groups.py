@@ -8,7 +8,7 @@ pytest.importorskip("typer")
 from kafka_async import OffsetAndMetadata, TopicPartition
 from kafka_async.adapters.admin import DeadLetterTopic, DescribedMember, Group
 from kafka_async.adapters.cli.done_maps import Committed
-from kafka_async.adapters.cli.groups import Lag, description, description_json, ends_of, names_of, progress
+from kafka_async.adapters.cli.groups import KnownLag, description, description_json, ends_of, names_of, progress
 from kafka_async.application.processing.encoding import encode
 from kafka_async.model import Node
 from kafka_async.testing.simulation import FakeCluster
@@ -181,12 +181,12 @@ def test_ends_of_partitions_that_are_gone_or_without_a_leader_are_left_out_at_on
 def test_a_lag_that_is_not_known_everywhere_is_not_shown_as_if_it_were_all(
     lags: list[int | None], cell: str | int | None, complete: bool
 ) -> None:
-    found = Lag.of(lags)
+    found = KnownLag.of(lags)
     assert (found.cell, found.complete) == (cell, complete)
 
 
 def test_the_total_is_complete_if_the_lag_of_each_group_is() -> None:
-    known, partly, nothing = Lag.of([4]), Lag.of([6, None]), Lag()
-    assert Lag.total([known, nothing]).cell == 4
-    assert Lag.total([known, partly, nothing]).cell == ">=10"
-    assert Lag.total([]).cell is None
+    known, partly, nothing = KnownLag.of([4]), KnownLag.of([6, None]), KnownLag()
+    assert KnownLag.total([known, nothing]).cell == 4
+    assert KnownLag.total([known, partly, nothing]).cell == ">=10"
+    assert KnownLag.total([]).cell is None
