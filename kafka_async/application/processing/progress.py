@@ -25,6 +25,8 @@ from .work import Ahead, Offsets, Work
 
 _UNKNOWN = (UnknownTopicOrPartitionError, UnknownTopicIdError)
 """The topic may have been deleted: nothing waits for another attempt, at the end neither."""
+_NOT_COMMITTED = "done records could not be committed; they will be handled again"
+"""For what no later commit can cover: the consumer is stopped, or another member has the partition."""
 
 
 @define(eq=False)
@@ -110,15 +112,11 @@ class Progress:
             while offsets:
                 try:
                     refused = await self.source.commit(offsets)
-                except CommitFailedError as error:
-                    self._report(error)
-                    self.work.committed({tp: offset for tp, offset in offsets.items() if error.lost and tp not in error.lost})
-                    return False
                 except KafkaError as error:
                     self._report(error)
                     return again or error.retriable
                 except ConsumerStoppedError as error:  # another task has stopped it, or cancelled its background loop
-                    self._report(error, "done records could not be committed; they will be handled again")
+                    self._report(error, _NOT_COMMITTED)
                     return False
                 self.work.committed({tp: offset for tp, offset in offsets.items() if tp not in refused})
                 offsets = self._without_maps(offsets, refused)
@@ -135,8 +133,11 @@ class Progress:
         if smaller:
             self.work.keep_done = False
             self._report(next(iter(too_large.values())), "committing without the map of done records")
-        if left := {tp: error for tp, error in refused.items() if tp not in smaller}:
-            self._report(refusal(left))
+        left = {tp: error for tp, error in refused.items() if tp not in smaller}
+        if lost := {tp: error for tp, error in left.items() if isinstance(error, CommitFailedError)}:
+            self._report(refusal(lost), _NOT_COMMITTED)
+        if others := {tp: error for tp, error in left.items() if tp not in lost}:
+            self._report(refusal(others))
         return smaller
 
     async def commit_at_the_end(self) -> None:
