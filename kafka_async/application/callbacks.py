@@ -52,7 +52,7 @@ def check_listener(listener: Any) -> None:
     if listener is None:
         return
     if not isinstance(listener, ConsumerRebalanceListener):
-        raise TypeError(f"listener={listener!r}: expected a ConsumerRebalanceListener")
+        raise TypeError(f"listener={shown(listener)}: expected a ConsumerRebalanceListener")
     for name in ("on_partitions_revoked", "on_partitions_assigned", "on_partitions_lost"):
         check_work(getattr(listener, name), f"listener.{name}", "a method, plain or async")
 
@@ -62,11 +62,11 @@ def check_callbacks(config: ConsumerConfig) -> None:
     called = (getattr(entry, name, None) for name in ("on_consume", "on_commit") for entry in config.interceptors)
     if not isinstance(config.interceptors, tuple) or not all(map(callable, called)):
         expected = "expected a sequence of objects with on_consume() and on_commit()"
-        raise ValueError(f"interceptors={config.interceptors!r}: {expected}")
+        raise ValueError(f"interceptors={shown(config.interceptors)}: {expected}")
     for interceptor in config.interceptors:
         for name in ("on_consume", "on_commit"):
             if (why := why_never(getattr(interceptor, name))) is not None:
-                raise ValueError(f"interceptors={config.interceptors!r}: {interceptor!r}.{name}: {why}")
+                raise ValueError(f"interceptors={shown(config.interceptors)}: {shown(interceptor)}.{name}: {why}")
     if "partition_assignment_strategy" in config.given:
         from ..background.group.classic.assignors import (
             assignors_from,  # with the group's half of the package, which not every consumer needs
@@ -181,7 +181,7 @@ class Preparation:
         for interceptor in self.interceptors:
             if seen:
                 seen = _checked(
-                    await settled(interceptor.on_consume(dict(seen)), f"{interceptor!r}.on_consume()"), interceptor, seen
+                    await settled(interceptor.on_consume(dict(seen)), f"{shown(interceptor)}.on_consume()"), interceptor, seen
                 )
         return {tp: evolve(result, records=list(seen.get(tp, ()))) for tp, result in made.items()}
 
@@ -198,9 +198,9 @@ def _checked(batch: Any, interceptor: Any, given: Batch) -> Batch:
     lost.
     """
     if not isinstance(batch, dict):
-        raise TypeError(f"{interceptor!r}.on_consume() returned {shown(batch)}: expected records by partition")
+        raise TypeError(f"{shown(interceptor)}.on_consume() returned {shown(batch)}: expected records by partition")
     if strange := batch.keys() - given.keys():
-        raise TypeError(f"{interceptor!r}.on_consume() returned records of {strange}: expected only partitions it was given")
+        raise TypeError(f"{shown(interceptor)}.on_consume() returned records of {strange}: expected only partitions it was given")
     return batch
 
 

@@ -147,7 +147,9 @@ def parse_bootstrap_servers(value: str | Iterable[str]) -> tuple[tuple[str, int]
         return value
     entries = value.split(",") if isinstance(value, str) else list(value) if isinstance(value, Iterable) else None
     if entries is None or not all(isinstance(entry, str) for entry in entries):
-        raise ValueError(f"bootstrap_servers={value!r}: expected 'host:port', a comma-separated list of them, or a list of strings")
+        raise ValueError(
+            f"bootstrap_servers={value!r:.100}: expected 'host:port', a comma-separated list of them, or a list of strings"
+        )
     servers: list[tuple[str, int]] = []
     for entry in entries:
         text = entry.strip()
@@ -157,10 +159,12 @@ def parse_bootstrap_servers(value: str | Iterable[str]) -> tuple[tuple[str, int]
         port = int(match["port"] or 9092) if match else 0
         if match is None or not 0 < port < 65536:
             text = text.rpartition("@")[2]  # what stands before it may be a password
-            raise ValueError(f"bootstrap_servers: {text!r} is not an address; expected 'host:port' with a port from 1 to 65535")
+            raise ValueError(
+                f"bootstrap_servers: {text!r:.100} is not an address; expected 'host:port' with a port from 1 to 65535"
+            )
         servers.append((match["v6"] or match["host"], port))
     if not servers:
-        raise ValueError(f"bootstrap_servers={value!r}: expected at least one 'host:port'")
+        raise ValueError(f"bootstrap_servers={value!r:.100}: expected at least one 'host:port'")
     return tuple(dict.fromkeys(servers))
 
 

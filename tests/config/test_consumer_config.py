@@ -1,10 +1,12 @@
 """Options: the defaults; of TLS and SASL what belongs together, what contradicts what, and that no secret shows."""
 
 import functools
+from typing import Any
 
 import pytest
+from attrs import fields
 
-from kafka_async import KafkaConsumer
+from kafka_async import ConsumerConfig, KafkaConsumer
 from kafka_async.model import IsolationLevel
 
 from .support import LOGIN, PEM, SECRET, config
@@ -135,3 +137,16 @@ def test_nothing_is_taken_from_the_environment_or_from_placeholders(monkeypatch:
         security_protocol="SASL_SSL", sasl_mechanism="PLAIN", sasl_plain_username="u", sasl_plain_password="${env:KAFKA_PASSWORD}"
     )
     assert made.sasl_plain_password == "${env:KAFKA_PASSWORD}"
+
+
+@pytest.mark.filterwarnings("ignore:no effect with")
+@pytest.mark.parametrize("name", [option.name for option in fields(ConsumerConfig)])
+def test_a_value_of_megabytes_is_not_repeated_in_the_error_about_it(name: str) -> None:
+    text, said = "x" * 1_000_000, ""
+    for value in (text, [text], (text, text), {text: 1}):
+        options: Any = {"bootstrap_servers": "host:1", name: value}
+        try:
+            KafkaConsumer("t", **options)
+        except (ValueError, TypeError) as error:
+            said += str(error)
+    assert len(said) < 8_000

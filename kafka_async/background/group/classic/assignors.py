@@ -11,6 +11,7 @@ from itertools import cycle
 from typing import Any, Final
 
 from ....config import ConsumerConfig
+from ....errors import shown
 from ....model import TopicPartition
 from ....values import define, field
 from .assignment import Assignor, GroupMember, GroupTopics, RebalanceProtocol, in_rack, join_order, racks_matter, subscribers
@@ -177,7 +178,7 @@ def assignors_from(config: ConsumerConfig) -> tuple[Assignor, ...]:
     if _OPTION not in config.given:
         entries = (*entries, RoundRobinAssignor.name)
     if not entries:
-        raise ValueError(f"{_OPTION}={config.partition_assignment_strategy!r}: expected at least one assignor")
+        raise ValueError(f"{_OPTION}={shown(config.partition_assignment_strategy)}: expected at least one assignor")
     assignors = tuple(_assignor(entry) for entry in entries)
     names = [assignor.name for assignor in assignors]
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -204,7 +205,7 @@ def _assignor(entry: Any) -> Assignor:
         name = _JAVA_NAMES.get(entry.removeprefix("org.apache.kafka.clients.consumer."), entry)
         if name not in _BUILT_IN:
             raise ValueError(
-                f"{_OPTION}: {entry!r} is not known; expected one of {', '.join(map(repr, _BUILT_IN))}, or an assignor"
+                f"{_OPTION}: {shown(entry)} is not known; expected one of {', '.join(map(repr, _BUILT_IN))}, or an assignor"
             )
         return _BUILT_IN[name]()
     if _can_assign(entry):
@@ -212,7 +213,7 @@ def _assignor(entry: Any) -> Assignor:
     foreign = getattr(entry, "name", None)
     if isinstance(foreign, str) and foreign in _BUILT_IN:
         return _BUILT_IN[foreign]()
-    raise ValueError(f"{_OPTION}: {entry!r} is not an assignor; it needs name, protocols, user_data, assign and on_assignment")
+    raise ValueError(f"{_OPTION}: {shown(entry)} is not an assignor; it needs name, protocols, user_data, assign and on_assignment")
 
 
 def _can_assign(entry: Any) -> bool:
@@ -225,11 +226,11 @@ def _made(entry: Any) -> Assignor:
     try:
         assignor: Assignor = entry() if isinstance(entry, type) else entry
     except Exception as error:  # the boundary to the user's code
-        raise ValueError(f"{_OPTION}: {entry!r} cannot be made without arguments: {error}") from error
+        raise ValueError(f"{_OPTION}: {shown(entry)} cannot be made without arguments: {error}") from error
     if not isinstance(assignor.name, str) or not assignor.name:
-        raise ValueError(f"{_OPTION}: {entry!r} has the name {assignor.name!r}; expected a string that is not empty")
+        raise ValueError(f"{_OPTION}: {shown(entry)} has the name {shown(assignor.name)}; expected a string that is not empty")
     if not all(isinstance(protocol, RebalanceProtocol) for protocol in assignor.protocols):
         raise ValueError(
-            f"{_OPTION}: {assignor.name!r} has the protocols {assignor.protocols!r}; expected RebalanceProtocol values"
+            f"{_OPTION}: {shown(assignor.name)} has the protocols {assignor.protocols!r}; expected RebalanceProtocol values"
         )
     return assignor
