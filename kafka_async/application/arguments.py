@@ -129,11 +129,11 @@ def column_names(columns: Any) -> frozenset[str]:
     return frozenset(names)
 
 
-def byte_count(count: Any, name: str) -> int:
-    """Return a number of bytes. Raises ``ValueError`` for anything but an integer of at least 1."""
-    if not _is_integer(count, _INT64) or count < 1:
-        raise ValueError(f"{name}={shown(count)}: expected an integer of at least 1")
-    return count
+def at_least_one(value: Any, name: str) -> int:
+    """Return a number of records, bytes or deliveries. Raises ``ValueError`` for anything but an integer of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name}={shown(value)}: expected an integer of at least 1")
+    return value
 
 
 def text(value: Any, name: str, *, least: int = 0) -> str:

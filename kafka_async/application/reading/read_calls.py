@@ -8,13 +8,13 @@ from ...errors import ConsumerStoppedError
 from ...model import TopicPartition
 from ...records import ALL_COLUMNS, ColumnBuilder, Columns
 from ...values import define, field
-from ..arguments import byte_count, column_names, seconds
+from ..arguments import at_least_one, column_names, seconds
 from ..callbacks import Batch
 from ..group.assigned import AssignedPartitions
 from ..lifecycle.lifecycle import Phase
 from ..lifecycle.ownership import CallGuard
 from .ranges import Ranges
-from .reader import Reader, record_limit
+from .reader import Reader
 
 if TYPE_CHECKING:
     import pyarrow
@@ -60,7 +60,7 @@ class ReadCalls:
     async def many(self, partitions: tuple[TopicPartition, ...], timeout_ms: float, max_records: int | None, holder: Any) -> Batch:
         """See ``KafkaConsumer.getmany``."""
         self.guard.check_readable()
-        limit = record_limit(self.config.max_poll_records if max_records is None else max_records)
+        limit = at_least_one(self.config.max_poll_records if max_records is None else max_records, "max_records")
         try:
             return await self.reader.batch(self.assigned.only(partitions), seconds(timeout_ms), limit, holder=holder)
         except ConsumerStoppedError:
@@ -82,7 +82,7 @@ class ReadCalls:
         arrow = await self._import_arrow()
         if view:
             arrow.check_views()
-        limit = record_limit(ARROW_ROWS if max_records is None else max_records)
+        limit = at_least_one(ARROW_ROWS if max_records is None else max_records, "max_records")
         names = ALL_COLUMNS if columns is None else column_names(columns)
         into = ColumnBuilder(names, view=view)
         await self.reader.columns(self.assigned.only(partitions), seconds(timeout_ms), limit, into, holder=holder)
@@ -97,4 +97,4 @@ class ReadCalls:
     async def columns(self, holder: Any, columns: Collection[str], batch_bytes: int, timeout_ms: float | None) -> Columns | None:
         """See ``KafkaConsumer.next_columns``."""
         self.guard.check_readable()
-        return await self.ranges.next_columns(column_names(columns), byte_count(batch_bytes, "batch_bytes"), timeout_ms, holder)
+        return await self.ranges.next_columns(column_names(columns), at_least_one(batch_bytes, "batch_bytes"), timeout_ms, holder)

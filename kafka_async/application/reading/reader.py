@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ...background.boundary import EventHandler
 from ...config import ConsumerConfig
-from ...errors import DeserializationError, IllegalStateError, shown
+from ...errors import DeserializationError, IllegalStateError
 from ...model import ConsumerRecord, TopicPartition
 from ...records import ColumnBuilder
 from ...values import define, field
@@ -40,13 +40,6 @@ PACE: Final = 0.2
 TAKEN_OVER: Final = "process() began to read from this consumer while this call waited; nothing else can read meanwhile"
 LONG: Final = 3600.0
 """Seconds after which a read without a timeout looks again."""
-
-
-def record_limit(max_records: Any) -> int:
-    """Return how many records a read may return. Raises ``ValueError`` for anything but an integer of at least 1."""
-    if isinstance(max_records, bool) or not isinstance(max_records, int) or max_records < 1:
-        raise ValueError(f"max_records={shown(max_records)}: expected an integer of at least 1")
-    return max_records
 
 
 @define(eq=False)

@@ -13,11 +13,11 @@ from ...errors import ConsumerStoppedError, KafkaError
 from ...events import FindClientInstanceId, SubscribeTopics, Unsubscribe
 from ...model import ConsumerState, TopicPartition
 from ...network import TransportFactory
-from ..arguments import seconds, subscribed_topics
+from ..arguments import at_least_one, seconds, subscribed_topics
 from ..lifecycle.lifecycle import Phase
 from ..lifecycle.observing import is_alive, state_of
 from ..lifecycle.runtime import Runtime
-from ..reading.reader import LONG, record_limit
+from ..reading.reader import LONG
 from ..started import note
 from .parts import ShareParts, assemble_share
 from .record import ShareRecord
@@ -173,7 +173,7 @@ class ShareConsumer(Generic[K, V]):
         ``getone`` does. Cancelling it loses no record.
         """
         self._parts.guard.check_readable()
-        size = self._parts.config.max_poll_records if max_records is None else record_limit(max_records)
+        size = self._parts.config.max_poll_records if max_records is None else at_least_one(max_records, "max_records")
         batch: dict[TopicPartition, list[ShareRecord[K, V]]] = {}
         try:
             records = await self._parts.reader.read(seconds(timeout_ms), size)

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 from ...background.share.share_settings import ShareSettings
 from ...config import ConsumerConfig, ConsumerOptions
 from ...config.options import CommonOptions, K, V
+from ..arguments import at_least_one
 from ..processing.process_options import CommonProcessOptions
 from .record import ShareRecord
 
@@ -109,9 +110,7 @@ def share_options(options: Mapping[str, Any]) -> tuple[ConsumerConfig, ShareSett
         raise TypeError(f"unknown option {'; '.join(javas)}")
     own = {name: options[name] for name in _OWN if name in options}
     for name in ("max_processing_ms", "bad_record_deliveries"):
-        value = own.get(name, 1)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name}={value!r}: expected an integer of at least 1")
+        at_least_one(own.get(name, 1), name)
     strict = own.get("strict_max_records", False)
     if not isinstance(strict, bool):
         raise ValueError(f"strict_max_records={strict!r}: expected True or False")
