@@ -12,6 +12,14 @@ from kafka_async import ConsumerRecord, KafkaConsumer, TopicPartition
 from kafka_async.application.lifecycle.runtime import TaskRuntime
 from kafka_async.network.waiting import LoopSignal
 from kafka_async.testing.simulation import FakeCluster
+from kafka_async.wire.messages import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
 from tests.virtual import run_virtual
 
 P = ParamSpec("P")
@@ -71,6 +79,25 @@ class Gate:
 def offsets(records: Records) -> dict[TopicPartition, list[int]]:
     """Return the offsets of a batch."""
     return {tp: [record.offset for record in part] for tp, part in records.items()}
+
+
+def commit_answer(
+    request: OffsetCommitRequest, code: Callable[[OffsetCommitRequestTopic, OffsetCommitRequestPartition], int]
+) -> OffsetCommitResponse:
+    """Return the answer to a commit, with an error code for each partition; 0 is none."""
+    return OffsetCommitResponse(
+        topics=tuple(
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=tuple(
+                    OffsetCommitResponsePartition(partition_index=part.partition_index, error_code=code(topic, part))
+                    for part in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        )
+    )
 
 
 def numbers(count: int, start: int = 0) -> list[bytes]:

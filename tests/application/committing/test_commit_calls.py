@@ -16,12 +16,12 @@ from kafka_async.testing.simulation import FakeBroker, FakeCluster
 from kafka_async.wire import Api
 from kafka_async.wire.messages import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
 )
 
-from ..support import Consumer, read_values, virtual
+from ..support import Consumer, commit_answer, read_values, virtual
 
 GROUP = "g"
 ONE, TWO, THREE = (TopicPartition(topic, 0) for topic in ("one", "two", "three"))
@@ -47,17 +47,11 @@ def refuse(cluster: FakeCluster, codes: dict[TopicPartition, int]) -> None:
     """Answer commits of these partitions with errors from now on. What is not refused is not stored, either."""
 
     def answer(broker: FakeBroker, request: OffsetCommitRequest) -> OffsetCommitResponse:
-        topics = []
-        for topic in request.topics:
+        def code(topic: OffsetCommitRequestTopic, part: OffsetCommitRequestPartition) -> int:
             name = topic.name or cluster.name_of(topic.topic_id) or ""
-            found = tuple(
-                OffsetCommitResponsePartition(
-                    partition_index=part.partition_index, error_code=codes.get(TopicPartition(name, part.partition_index), 0)
-                )
-                for part in topic.partitions
-            )
-            topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=found))
-        return OffsetCommitResponse(topics=tuple(topics))
+            return codes.get(TopicPartition(name, part.partition_index), 0)
+
+        return commit_answer(request, code)
 
     cluster.control(Api.OFFSET_COMMIT, answer, keep=True)
 

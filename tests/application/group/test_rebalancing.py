@@ -20,11 +20,9 @@ from kafka_async.wire import Api
 from kafka_async.wire.messages import (
     OffsetCommitRequest,
     OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
 )
 
-from ..support import Consumer, cancelled_at, consumer_on, virtual
+from ..support import Consumer, cancelled_at, commit_answer, consumer_on, virtual
 
 PARTITIONS: Final = 4
 SLOW: Final = 1.0
@@ -106,19 +104,7 @@ class World:
         await (anyio.sleep_forever() if self.commit_takes is None else anyio.sleep(self.commit_takes))
         for index, offset in offsets.items():  # whoever it comes from: what is asked here is what was sent
             self.cluster.committed["g", TopicPartition("t", index)] = offset
-        return OffsetCommitResponse(
-            topics=tuple(
-                OffsetCommitResponseTopic(
-                    name=topic.name,
-                    topic_id=topic.topic_id,
-                    partitions=tuple(
-                        OffsetCommitResponsePartition(partition_index=part.partition_index, error_code=error)
-                        for part in topic.partitions
-                    ),
-                )
-                for topic in request.topics
-            )
-        )
+        return commit_answer(request, lambda topic, part: error)
 
     def faults(self) -> list[str]:
         """Return the texts of the faults that members traced."""

@@ -23,10 +23,8 @@ from kafka_async.wire.messages import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
 )
-from tests.application.support import consumer_on, virtual
+from tests.application.support import commit_answer, consumer_on, virtual
 
 from .world import GROUP, Record, World, processed, until, world
 
@@ -373,19 +371,7 @@ def refuse_some(some: World, refused: Callable[[OffsetCommitRequestPartition], i
 
     def answer(broker: FakeBroker, request: OffsetCommitRequest) -> OffsetCommitResponse:
         asked.append({part.partition_index for topic in request.topics for part in topic.partitions})
-        return OffsetCommitResponse(
-            topics=tuple(
-                OffsetCommitResponseTopic(
-                    name=topic.name,
-                    topic_id=topic.topic_id,
-                    partitions=tuple(
-                        OffsetCommitResponsePartition(partition_index=part.partition_index, error_code=refused(part))
-                        for part in topic.partitions
-                    ),
-                )
-                for topic in request.topics
-            )
-        )
+        return commit_answer(request, lambda topic, part: refused(part))
 
     some.cluster.control(Api.OFFSET_COMMIT, answer, keep=True)
     return asked
