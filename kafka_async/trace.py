@@ -6,7 +6,7 @@ operator reads.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from .errors import LONGEST_REASON, one_line, shown
@@ -215,6 +215,11 @@ def partition_names(partitions: Iterable[TopicPartition], mark: str = "-") -> st
     for topic, partition in sorted(partitions):
         by_topic.setdefault(topic, []).append(str(partition))
     return " ".join(f"{topic}{mark}{','.join(numbers)}" for topic, numbers in by_topic.items())
+
+
+def first_of(names: Sequence[str], most: int) -> str:
+    """Return at most so many of the names, and how many there are besides."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def plural(count: int) -> str:

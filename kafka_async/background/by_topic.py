@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from ..model import TopicPartition
+from ..trace import first_of
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -19,5 +20,4 @@ def by_topic(pairs: Iterable[tuple[K, V]]) -> dict[K, tuple[V, ...]]:
 
 def named(partitions: Iterable[TopicPartition]) -> str:
     """Return the partitions as text, ten of them at most."""
-    names = [str(partition) for partition in sorted(partitions)]
-    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+    return first_of([str(partition) for partition in sorted(partitions)], 10)

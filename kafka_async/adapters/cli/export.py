@@ -230,11 +230,12 @@ class _Topic:
         return bool(self.reading.get("schema") == "infer")
 
     def begin(self) -> tuple[Any, dict[str, Any]]:
-        """Find the ranges, and the fields of values if they are to be inferred: another run must not find others."""
+        """Find the ranges, and what names the fields of values: another run must not find other fields, nor must a later part."""
         table = self.scan(columns=None)
         ranges = table.ranges.as_json()
         if not self.inferred:
-            return ranges, {}
+            version = table.schema_version if "registry" in self.reading else None
+            return ranges, {} if version is None else {"version": version}
         import pyarrow as pa
 
         from ...application.reading.arrow import SCHEMA
@@ -262,6 +263,8 @@ class _Topic:
         changed: dict[str, Any] = {"ranges": some}
         if names is not None and PARTITION not in names:
             changed["columns"] = [*names, PARTITION]
+        if "version" in kept:
+            changed["registry"] = {**self.reading["registry"], "version": str(kept["version"])}
         if "fields" in kept:
             changed["schema"] = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(kept["fields"])))
         return self.scan(**changed)

@@ -13,14 +13,14 @@ from ...config import ConsumerConfig
 from ...config.spelling import did_you_mean
 from ...errors import GroupIdNotFound, IllegalStateError, KafkaError
 from ...model import OffsetAndMetadata, TopicPartition
-from ...trace import partition_names
+from ...trace import first_of, partition_names
 from ..admin import LETTERS_TO, Admin, Client, DeadLetterTopic, DescribedMember, Group, GroupListing, ShareOffset, batches, certain
 from .consumer_options import Brokers, CommandConfig, Settings, admin_options
 from .done_maps import Committed, read_maps
 from .formats import json_row
 from .launch import to_stderr
 from .shell import AsJson, Debug, new_app, start
-from .tables import printable, table
+from .tables import AtLeast, printable, table
 
 app = new_app("List, describe and configure groups.")
 
@@ -171,9 +171,9 @@ class KnownLag:
         return cls(sum(known) if known else None, all(lag.complete for lag in lags))
 
     @property
-    def cell(self) -> str | int | None:
-        """What a table shows: ``>=`` before what is not all of it."""
-        return self.records if self.complete or self.records is None else f">={self.records}"
+    def cell(self) -> int | None:
+        """What a table shows."""
+        return self.records if self.complete or self.records is None else AtLeast(self.records)
 
 
 async def _lags(admin: Admin, shown: Collection[GroupListing], options: Mapping[str, Any]) -> dict[str, KnownLag]:
@@ -403,9 +403,8 @@ def delete(
 def refusal(group: Group) -> str:
     """Return why a group with members is left alone: they would go on from where they are and overwrite what we commit."""
     names = [f"{each.client_id or each.member_id} at {each.host.lstrip('/')} ({each.member_id})" for each in group.members]
-    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     members = "member" if len(names) == 1 else "members"
-    return f"group {group.group_id!r} is in use by {len(names)} {members}; stop them first: {shown}"
+    return f"group {group.group_id!r} is in use by {len(names)} {members}; stop them first: {first_of(names, 5)}"
 
 
 # --- configure -----------------------------------------------------------------------------------------------------------------

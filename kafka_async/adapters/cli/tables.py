@@ -13,6 +13,14 @@ from rich.table import Table
 Cell: TypeAlias = str | int | None
 Rows: TypeAlias = Sequence[Sequence[Cell]]
 
+
+class AtLeast(int):
+    """A number that may be larger: a part of what it adds up is not known."""
+
+    def __str__(self) -> str:
+        return f">={int(self)}"
+
+
 _WIDE: Final = 10_000
 """Columns if the output is not a terminal: a file or a pipe gets each row on one line."""
 
@@ -22,7 +30,7 @@ def table(columns: Sequence[str], rows: Rows) -> str:
     grid = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="bold")
     for index, name in enumerate(columns):
         kinds = {type(row[index]) for row in rows} - {type(None)}
-        grid.add_column(name, justify="right" if kinds == {int} else "left", overflow="fold")
+        grid.add_column(name, justify="right" if kinds and kinds <= {int, AtLeast} else "left", overflow="fold")
     for row in rows:
         grid.add_row(*[_shown(cell) for cell in row])
     console = Console(highlight=False, markup=False, emoji=False)

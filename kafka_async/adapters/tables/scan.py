@@ -313,6 +313,15 @@ class Scan:
         """The columns, as a ``pyarrow.Schema``."""
         return self._columns(Opened()).schema
 
+    @property
+    def schema_version(self) -> int | None:
+        """The version of the registry's schema that names the fields of values; ``None`` if none does.
+
+        Another scan reads with the same one if it gets the registry's option ``version``.
+        """
+        decoder = self._columns(Opened()).decoder
+        return None if decoder is None else decoder.version
+
     def refresh(self) -> "Scan":
         """Return a scan with the same arguments, which looks up the offsets again."""
         return Scan(self._request)

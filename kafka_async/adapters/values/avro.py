@@ -362,7 +362,7 @@ def avro_decoder(
     built = Types(named, where).record(schema)
     known = _known(registry.planned(subject)) if registry is not None and subject else ()
     columns = in_microseconds(built)
-    common = {**common, **kept_schema(given, options), "registry": registry, "known": known}
+    common = {**common, **kept_schema(given, options, topics), "registry": registry, "known": known}
     return AvroDecoder(columns=columns, built=built, schema=json.dumps(schema), **common)
 
 

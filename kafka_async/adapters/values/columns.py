@@ -27,6 +27,10 @@ class BatchDecoder(Protocol):
         ``topic``, ``partition``, ``offset``, ``value``, and ``headers`` where ids of schemas may be in them.
         """
 
+    @property
+    def version(self) -> int | None:
+        """The version of the registry's schema that names the fields; ``None`` if none does."""
+
     def select(self, names: Collection[str]) -> Self:
         """Return a decoder of only these of its fields, in the order of ``schema``; others cost nothing.
 

@@ -70,6 +70,11 @@ class ValueDecoder(ABC):
         """The reader's schema, in words that ``keeping`` takes, if a stream has to keep it: what is newest changes."""
         return ""
 
+    @property
+    def version(self) -> int | None:
+        """The version of the registry's schema that names the columns; ``None`` if none does, or one of each topic."""
+        return None
+
     def keeping(self, kept: str) -> Self:
         """Return a decoder with the reader's schema that a checkpoint names, unless the user has chosen one.
 

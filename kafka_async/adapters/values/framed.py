@@ -34,9 +34,12 @@ FEW: Final = 5
 """Fewer values without an id may be bad values."""
 MISSING_SECONDS: Final = 30.0
 """How long an id that the registry did not know is not asked for again: it may be about to learn it from its leader."""
+ONCE_MORE: Final = 0.25
+"""Seconds after which it is asked again for one of the first ids that it does not know: most followers have learnt it by then."""
 MAX_UNKNOWN: Final = 64
 """Ids that the registry may not know within one batch, until the values are taken for something else than framed Avro."""
-_KEPT: Final = re.compile(r"id=(\d+),version=(\d+)")
+_KEPT: Final = re.compile(r"(?:([^:;]+):)?id=(\d+),version=(\d+)")
+"""A topic, if it was one topic's schema, and the schema's id and version."""
 
 
 @frozen(kw_only=True)
@@ -49,7 +52,8 @@ class RegisteredDecoder(ValueDecoder):
     """The types that Arrow builds, by column, before they are cast to those of ``columns``."""
     registry: Registry | None = None
     kept: str = ""
-    """Id and version of the reader's schema, ``id=7,version=2``, if it is one of a subject."""
+    """Id and version of the reader's schema if it is one of a subject: ``orders:id=7,version=2``, without the topic if it is for
+    several."""
     chosen: bool = False
     """Whether the user has chosen that version, and not what was newest."""
     known: tuple[tuple[int | str, str], ...] = field(default=(), repr=False)
@@ -60,28 +64,36 @@ class RegisteredDecoder(ValueDecoder):
         """The header that may hold the id of a schema; none if there is no registry."""
         return None if self.registry is None else f"__{self.part}_schema_id"
 
+    @property
+    def version(self) -> int | None:
+        """The version of the reader's schema if it is one of a subject."""
+        return int(match[3]) if (match := _KEPT.fullmatch(self.kept)) else None
+
     def keeping(self, kept: str) -> Self:
         """Return a decoder whose reader's schema is the one that was newest when a stream began, if the user names no other.
 
+        That is the entry of its topic, or one without a topic. Where several topics have one schema now, one entry may be meant.
         Raises ``KafkaConfigurationError`` if its columns are other ones: Spark has planned those of the newest.
         """
         if self.registry is None or not self.kept or self.chosen or kept in ("", self.kept):
             return self
-        match = _KEPT.fullmatch(kept)
-        if match is None:
-            raise KafkaConfigurationError(f"checkpoint: {kept!r} is not like 'id=7,version=2'")
-        schema, built, columns = self.of_schema(int(match[1]))
+        topic, entries = self.kept.rpartition(":")[0], _entries(kept)
+        found = entries.get(topic) or entries.get("") or (next(iter(entries.values())) if not topic and len(entries) == 1 else None)
+        if found is None:
+            return self
+        number, version = found
+        schema, built, columns = self.of_schema(number)
         there = dict(columns)
         for name, kind in self.columns:
             if there.get(name) != kind:
                 was = "not there" if name not in there else shown(there[name])
-                begun, newest = (text.replace(",", ", ").replace("=", " ") for text in (kept, self.kept))
+                ((newest, newest_version),) = _entries(self.kept).values()
                 raise KafkaConfigurationError(
-                    f"the stream began with the schema of {begun}, in which field {name!r} was {was}, and in the newest, {newest}, "
-                    f"it is {shown(kind)}; {self.part}.schema.registry.version={match[2]} goes on as before, and another version "
-                    "begins to read with that one"
+                    f"the stream began with the schema of id {number}, version {version}, in which field {name!r} was {was}, and "
+                    f"in the newest, id {newest}, version {newest_version}, it is {shown(kind)}; {self.part}.schema.registry."
+                    f"version={version} goes on as before, and another version begins to read with that one"
                 )
-        return evolve(self, schema=schema, built=built, kept=kept)
+        return evolve(self, schema=schema, built=built, kept=_kept(topic, number, version))
 
     @abstractmethod
     def of_schema(self, number: int) -> tuple[str, Fields, Fields]:
@@ -102,11 +114,11 @@ class TopicsDecoder(ValueDecoder):
     @property
     def kept(self) -> str:
         """What the decoders keep: ``orders:id=7,version=2;payments:id=9,version=1``."""
-        return ";".join(f"{topic}:{decoder.kept}" for topic, decoder in self.each if decoder.kept)
+        return ";".join(decoder.kept for _, decoder in self.each if decoder.kept)
 
     def keeping(self, kept: str) -> Self:
         """Return a decoder in which each topic keeps its schema. Raises as that of one topic."""
-        parts = dict(part.partition(":")[::2] for part in kept.split(";"))
+        parts = dict(zip(_entries(kept), kept.split(";"), strict=True)) if kept else {}
         return evolve(self, each=tuple((topic, decoder.keeping(parts.get(topic, ""))) for topic, decoder in self.each))
 
     def select(self, names: Collection[str]) -> Self:
@@ -147,10 +159,23 @@ def for_each_topic(
     )
 
 
-def kept_schema(found: RegisteredSchema, options: Mapping[str, str]) -> dict[str, Any]:
+def kept_schema(found: RegisteredSchema, options: Mapping[str, str], topics: Sequence[str]) -> dict[str, Any]:
     """Return what a decoder knows of its reader's schema if that is a version of a subject."""
-    kept = f"id={found.id},version={found.version}" if None not in (found.id, found.version) else ""
+    known = found.id is not None and found.version is not None
+    kept = _kept(topics[0] if len(topics) == 1 else "", found.id, found.version) if known else ""
     return {"kept": kept, "chosen": f"{REGISTRY}version" in options}
+
+
+def _kept(topic: str, number: int | None, version: int | None) -> str:
+    return f"{topic}:id={number},version={version}" if topic else f"id={number},version={version}"
+
+
+def _entries(kept: str) -> dict[str, tuple[int, int]]:
+    """Return id and version by topic, of what a checkpoint says; the topic is empty if there is none."""
+    found = [_KEPT.fullmatch(entry) for entry in kept.split(";")]
+    if None in found:
+        raise KafkaConfigurationError(f"checkpoint: {kept!r} is not like 'id=7,version=2'")
+    return {match[1] or "": (int(match[2]), int(match[3])) for match in found if match is not None}
 
 
 def in_front(data: io.BytesIO) -> int:
@@ -207,7 +232,7 @@ class Writers(Generic[W]):
         registry = self._decoder.registry
         if registry is not None and _missing.get((registry, name), -inf) < time.monotonic() - MISSING_SECONDS:
             try:
-                writer = self._load(registry, name)
+                writer = self._asked(registry, name)
             except UnknownSchemaError:
                 if len(_missing) >= _MOST:
                     _missing.clear()
@@ -224,6 +249,15 @@ class Writers(Generic[W]):
                 f"the registry knows none of {MAX_UNKNOWN} ids in one batch; are the values in Confluent's wire format?"
             )
         raise BadValueError(f"the registry has no schema {name}")
+
+    def _asked(self, registry: Registry, name: str | int) -> W | str:
+        try:
+            return self._load(registry, name)
+        except UnknownSchemaError:
+            if len(self._unknown) >= FEW:  # the values have no ids
+                raise
+            time.sleep(ONCE_MORE)
+            return self._load(registry, name)
 
     def check(self, topic: str, count: int) -> None:
         """Raise ``KafkaConfigurationError`` if no value of a topic had an id that the registry knows, in this batch or before."""

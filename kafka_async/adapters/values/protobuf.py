@@ -212,10 +212,15 @@ def _messages(schema: str) -> _Messages:
     return _Messages(descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(files[-1][1])))
 
 
+@functools.lru_cache(maxsize=1000)
 def _load(registry: Registry, name: str | int) -> _Messages | str:
+    """Return the messages of a schema, or why values cannot be read with it.
+
+    An id means the same schema for ever, so both are kept. A registry that refuses us is neither: it raises.
+    """
     try:
         return _messages(_loaded(registry, name))
-    except (UnusableSchemaError, KafkaConfigurationError) as error:
+    except UnusableSchemaError as error:
         return str(error)
 
 
@@ -378,7 +383,7 @@ def protobuf_decoder(
     schema = _files(found, where)
     message = options.get("value.message", "").strip() or _messages(schema).at((0,))
     known = tuple((name, _files(each, f"schema {name}")) for name, each in registry.planned(subject).items())
-    decoder = _decoder(schema, message, where, {**common, **kept_schema(found, options)})
+    decoder = _decoder(schema, message, where, {**common, **kept_schema(found, options, topics)})
     return evolve(decoder, registry=registry, known=known)
 
 

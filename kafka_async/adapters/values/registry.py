@@ -15,6 +15,7 @@ import secrets
 import ssl
 import time
 from collections.abc import Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlsplit
@@ -39,6 +40,8 @@ TIMEOUT: Final = 10.0
 PATIENCE: Final = 30.0
 """Seconds in which to try again, for a schema with all that it builds on: a registry that restarts is back by then."""
 PAUSES: Final = ExponentialBackoff(0.25, 2.0)
+NOT_OF_A_REGISTRY: Final = 4
+"""How often a 404 that a proxy or another server gave is tried again: the registry's path may just be wrong."""
 MAX_ANSWER: Final = 4 << 20
 MAX_REFERENCES: Final = 100
 PLANNED: Final = 20
@@ -81,6 +84,10 @@ class UnusableSchemaError(KafkaConfigurationError):
 
 class RegistryError(KafkaConnectionError):
     """The registry could not be asked; the same may succeed later."""
+
+
+class ElsewhereError(RegistryError):
+    """Something else answered that it has no such entry: a proxy whose registry is away, or the path of the URL is wrong."""
 
 
 @frozen
@@ -197,7 +204,14 @@ class _Questions:
                 if len(seen) >= MAX_REFERENCES:
                     raise UnusableSchemaError(f"{self.url}: {what} refers to more than {MAX_REFERENCES} schemas")
                 seen[subject, version] = None  # before it is asked for: schemas that name each other have no end
-                part = self._with_references(self.schema(_version(subject, version)), f"subject {subject!r}", seen)
+                try:
+                    named = self.schema(_version(subject, version), deleted=True)
+                except UnknownSchemaError:
+                    text = (
+                        f"{self.url}: {what} refers to version {version} of subject {subject!r}, which the registry does not have"
+                    )
+                    raise UnusableSchemaError(text) from None
+                part = self._with_references(named, f"subject {subject!r}", seen)
                 del seen[subject, version]  # what others build on comes before them
                 seen[subject, version] = part if self.kind == AVRO else (name, part)
         if self.kind != AVRO:
@@ -214,9 +228,14 @@ class _Questions:
         except (TypeError, KeyError, ValueError):
             raise RegistryError(f"{self.url}: the answer for {what} has references without subject and version") from None
 
-    def schema(self, path: str, *, again: bool = True) -> Any:
-        """Return the answer about a schema; one of Protobuf as a descriptor, which needs no parser here."""
-        return self.get(f"{path}?format=serialized" if self.kind == PROTOBUF else path, again=again)
+    def schema(self, path: str, *, again: bool = True, deleted: bool = False) -> Any:
+        """Return the answer about a schema; one of Protobuf as a descriptor, which needs no parser here.
+
+        ``deleted``: also one whose version was deleted but not for good, as others that refer to it are still in use.
+        """
+        queries = {"format=serialized": self.kind == PROTOBUF, "deleted=true": deleted}
+        query = "&".join(text for text, wanted in queries.items() if wanted)
+        return self.get(f"{path}?{query}" if query else path, again=again)
 
     def get(self, path: str, *, again: bool = True) -> Any:
         """Return the answer to a request, ``again``: trying again what may pass until the deadline."""
@@ -224,7 +243,8 @@ class _Questions:
         while True:
             try:
                 return self._judged(path, *self._answer(path))
-            except RegistryError:
+            except RegistryError as error:
+                again = again and not (isinstance(error, ElsewhereError) and failures >= NOT_OF_A_REGISTRY)
                 pause = PAUSES.delay(failures, secrets.SystemRandom().random())
                 if not again or time.monotonic() + pause >= self.deadline:
                     raise
@@ -257,7 +277,9 @@ class _Questions:
         """Return what a good answer holds. A redirect is not a good answer: it would lead elsewhere."""
         where = f"{self.url}{path}"
         if status == _NOT_FOUND:
-            raise UnknownSchemaError(f"{where}: the registry has no such entry")
+            if _has_code(body):
+                raise UnknownSchemaError(f"{where}: the registry has no such entry")
+            raise ElsewhereError(f"{where}: status 404, and not from a schema registry; the path of the URL may be wrong")
         if status in _REFUSED:
             raise KafkaConfigurationError(f"{where}: {_REFUSED[status]}")
         if status == _TOO_MANY or status >= _SERVER_ERROR:
@@ -269,6 +291,15 @@ class _Questions:
             return json.loads(body)
         except (ValueError, RecursionError):
             raise KafkaConfigurationError(f"{where}: expected a schema, got something that is not JSON") from None
+
+
+def _has_code(body: bytes) -> bool:
+    """Whether an error has the code that registries give."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and isinstance(found.get("error_code"), int)
 
 
 def _version(subject: str, version: int | str) -> str:
@@ -352,7 +383,9 @@ def _token(registry: Registry, options: Mapping[str, str]) -> str | None:
     if _ISSUER in options:
         import anyio
 
-        return str(anyio.run(_provider(registry, options["bearer.auth.client.secret"]).token))
+        # On a thread of its own, since the caller's may have a running loop: a notebook's, or that of a service.
+        with ThreadPoolExecutor(1) as thread:
+            return str(thread.submit(anyio.run, _provider(registry, options["bearer.auth.client.secret"]).token).result())
     token = options.get(_TOKEN)
     if token is not None and (not token.isascii() or not token.isprintable() or not token.strip()):
         raise KafkaConfigurationError(f"{REGISTRY}{_TOKEN}: expected printable ASCII on one line; the value is not shown")

@@ -104,7 +104,7 @@ def decoder(
     except KafkaConfigurationError as error:
         raise _renamed(error) from None
     assert found is not None  # noqa: S101  # only "binary" has none
-    return _without_clash(FieldsDecoder(decoder=found, kinds=found.columns, on_bad=on_bad))
+    return _without_clash(FieldsDecoder(decoder=found, kinds=found.columns, on_bad=on_bad, version=found.version))
 
 
 def _without_clash(made: "FieldsDecoder") -> "FieldsDecoder":
@@ -175,10 +175,11 @@ def _json(
     schema: Any, registry: Registered | None, topics: Sequence[str], timezone: str, sample: Any, on_bad: str
 ) -> "FieldsDecoder":
     conflicts: tuple[str, ...] = ()
+    version: int | None = None
     if registry is not None:
         if schema is not None:
             raise ValueError("values='json' takes schema or registry: in JSON nothing else is read from a registry")
-        schema, conflicts = _registered_fields(registry, topics)
+        schema, conflicts, version = _registered_fields(registry, topics)
     if schema is None or (isinstance(schema, str) and not schema.strip()):
         raise ValueError(
             "values='json' needs schema: a pyarrow schema, columns in DDL such as 'id BIGINT, item STRING', or 'infer' to find "
@@ -202,11 +203,11 @@ def _json(
     for _, kind in columns:
         check_keys(kind, "schema")
     own = JsonDecoder(columns=columns, zone=where, framed=True)
-    return FieldsDecoder(decoder=own, kinds=kinds, on_bad=on_bad, conflicts=conflicts)
+    return FieldsDecoder(decoder=own, kinds=kinds, on_bad=on_bad, version=version, conflicts=conflicts)
 
 
-def _registered_fields(registry: Registered, topics: Sequence[str]) -> tuple[Any, tuple[str, ...]]:
-    """Return the fields of the JSON Schema of a registry, and what is doubtful."""
+def _registered_fields(registry: Registered, topics: Sequence[str]) -> tuple[Any, tuple[str, ...], int | None]:
+    """Return the fields of the JSON Schema of a registry, what is doubtful, and its version."""
     from .json_schema import fields_of
 
     options = _options("json", None, registry, None)
@@ -215,7 +216,7 @@ def _registered_fields(registry: Registered, topics: Sequence[str]) -> tuple[Any
         raise ValueError("registry: the option 'subject' is missing: more than one topic may be read")
     try:
         found = Registry.of(options, kind=JSON).newest(subject, options.get(f"{REGISTRY}version", "latest"))
-        return fields_of(found, f"subject {subject!r}")
+        return (*fields_of(found, f"subject {subject!r}"), found.version)
     except KafkaConfigurationError as error:
         raise _renamed(error) from None
 
@@ -248,6 +249,8 @@ class FieldsDecoder:
     on_bad: str
     names: frozenset[str] | None = None
     """The columns of ``batch``; ``None``: all."""
+    version: int | None = None
+    """The version of the registry's schema that names the fields."""
     conflicts: tuple[str, ...] = ()
     """With ``schema="infer"``: a sentence for each field whose values in the sample have no type in common."""
 

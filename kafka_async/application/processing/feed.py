@@ -13,10 +13,11 @@ from uuid import UUID
 import anyio
 from anyio import CancelScope
 
-from ...errors import ConsumerStoppedError, DeserializationError, KafkaError
+from ...errors import ConsumerStoppedError, DeserializationError
 from ...model import TopicPartition
 from ...trace import Fault
 from ...values import define, field
+from ..callbacks import may_be_retried
 from .delaying import Delayer
 from .lanes import Lanes
 from .run_state import Bench, RunState
@@ -139,7 +140,7 @@ class Feed:
             self.queue.receive_refused(TopicPartition(record.topic, record.partition), record, error, now)
             self.look(now)
             self.bench.wake()
-        elif isinstance(error, KafkaError) and error.retriable:
+        elif may_be_retried(error):
             self.run.trace(Fault(now=self.run.clock(), text="a read failed; trying again", error=error))
             await anyio.sleep(self.supplier.retry_backoff)
         else:

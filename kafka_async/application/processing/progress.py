@@ -25,6 +25,7 @@ from .work import Ahead, Offsets, Work
 
 _UNKNOWN = (UnknownTopicOrPartitionError, UnknownTopicIdError)
 """The topic may have been deleted: nothing waits for another attempt, at the end neither."""
+_LATER = "done records could not be committed; trying again"
 _NOT_COMMITTED = "done records could not be committed; they will be handled again"
 """For what no later commit can cover: the consumer is stopped, or another member has the partition."""
 
@@ -113,7 +114,7 @@ class Progress:
                 try:
                     refused = await self.source.commit(offsets)
                 except KafkaError as error:
-                    self._report(error)
+                    self._report(error, _NOT_COMMITTED if isinstance(error, CommitFailedError) else _LATER)
                     return again or error.retriable
                 except ConsumerStoppedError as error:  # another task has stopped it, or cancelled its background loop
                     self._report(error, _NOT_COMMITTED)
@@ -145,7 +146,7 @@ class Progress:
         while not self.source.stopping and await self.commit(self.to_commit()):  # noqa: ASYNC110 - brokers are no events
             await anyio.sleep(self.source.retry_backoff)
 
-    def _report(self, error: Exception, text: str = "done records could not be committed; trying again") -> None:
+    def _report(self, error: Exception, text: str = _LATER) -> None:
         self.run.trace(Fault(now=self.run.clock(), text=text, error=error))
 
     # --- the end ---------------------------------------------------------------------------------------------------------------

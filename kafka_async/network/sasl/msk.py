@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import anyio.to_thread
 
-from ...errors import AuthenticationFailedError
+from ...errors import AuthenticationFailedError, KafkaConnectionError
 from .tokens import CachingTokenProvider, Token
 
 _REGION: Final = re.compile(r"[a-z0-9-]+")
@@ -36,16 +36,21 @@ class MskTokenProvider(CachingTokenProvider):
             raise ValueError("profile and role_arn are both given; expected one of them")
         self._region = region
         self._sign = _signer(region, profile, role_arn, session_name)
+        self._had_credentials = False
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._region!r})"
 
     async def fetch(self) -> Token:
-        """Return a new token. Raises ``AuthenticationFailedError`` if AWS's signer finds no credentials."""
+        """Return a new token. Raises ``AuthenticationFailedError`` if AWS's signer finds no credentials, and
+        ``KafkaConnectionError`` if it had found some before: it says the same of a metadata service that is slow for a moment.
+        """
         try:
             value, expires_at_ms = await anyio.to_thread.run_sync(self._sign, abandon_on_cancel=True)
         except (AttributeError, ValueError) as error:  # what the signer raises for credentials that are None or empty
-            raise AuthenticationFailedError(f"Amazon MSK in {self._region}: no AWS credentials were found") from error
+            kind = KafkaConnectionError if self._had_credentials else AuthenticationFailedError
+            raise kind(f"Amazon MSK in {self._region}: no AWS credentials were found") from error
+        self._had_credentials = True
         return Token(value=value, lifetime=expires_at_ms / 1000 - time.time())
 
 

@@ -4,6 +4,7 @@ Sources: aiokafka's ``AbstractTokenProvider``, KIP-255, KIP-368.
 """
 
 import inspect
+import logging
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -11,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from copy import copy
 from typing import Any, Final
 
+import anyio
 import anyio.to_thread
 from anyio.lowlevel import RunVar
 
@@ -18,12 +20,18 @@ from ...errors import KafkaConnectionError, KafkaError
 from ...values import field, frozen
 from .oauthbearer import Bearer
 
+_log = logging.getLogger("kafka_async")
+
 USED_FOR: Final = 0.8
 """Share of a token's life after which it is not handed out any more (Java: ``sasl.login.refresh.window.factor``).
 
 It is less than the share of a session after which a connection authenticates again (85 % and more, ``session.py``). A session ends
-with the token that began it, so the second authentication never gets the same token.
+with the token that began it, so the second authentication gets the same token only if no new one could be had.
 """
+LEAST_LEFT: Final = 10.0
+"""Seconds that a token must be valid still to take the place of one that could not be fetched: the broker's clock may differ."""
+PATIENCE: Final = 3.0
+"""Seconds in which a new token must come if there is one that is still valid. A login has 10 in all."""
 
 MOST_CALLS: Final = 64
 """Calls of a plain ``token`` that run at once. One that never returns keeps its thread, and each attempt to connect is another."""
@@ -105,6 +113,11 @@ class _Fetched:
             return False
         return self.at <= now < self.at + USED_FOR * self.outcome.lifetime
 
+    def is_valid(self, now: float) -> bool:
+        if isinstance(self.outcome, KafkaError) or self.outcome.lifetime is None:
+            return False
+        return self.at <= now < self.at + self.outcome.lifetime - LEAST_LEFT
+
     def value(self) -> str:
         if isinstance(self.outcome, KafkaError):
             raise copy(self.outcome)  # several waiters must not share one exception and its traceback
@@ -114,6 +127,8 @@ class _Fetched:
 class CachingTokenProvider(AbstractTokenProvider):
     """A provider that keeps its token for 80 % of its life, and fetches one at a time.
 
+    If no new one can be had then, the old one is handed out until it expires, with a WARNING in the log; each login tries again.
+
     A call during a fetch waits and shares its result, good or bad. It may serve several consumers, even on different event loops;
     then each loop fetches by itself. ``clock`` returns seconds since 1970, so that a token is too old after the machine slept.
     """
@@ -121,6 +136,8 @@ class CachingTokenProvider(AbstractTokenProvider):
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._last: _Fetched | None = None
+        self._good: _Fetched | None = None
+        """The last fetch that brought a token."""
         self._turn: RunVar[anyio.Lock] = RunVar("kafka_async token")
 
     @abstractmethod
@@ -128,7 +145,7 @@ class CachingTokenProvider(AbstractTokenProvider):
         """Return a new token. Raises ``KafkaError``."""
 
     async def token(self) -> str:
-        """Return the kept token, or a new one. Raises what ``fetch`` raises."""
+        """Return the kept token, or a new one. Raises what ``fetch`` raises if none is valid."""
         seen = self._last
         if seen is not None and seen.is_fresh(self._clock()):
             return seen.value()
@@ -139,10 +156,21 @@ class CachingTokenProvider(AbstractTokenProvider):
             return last.value()
 
     async def _fetched(self) -> _Fetched:
-        try:
-            return _Fetched(await self.fetch(), self._clock())
-        except KafkaError as error:
-            return _Fetched(error, self._clock())
+        spare = self._good if self._good is not None and self._good.is_valid(self._clock()) else None
+        failed: KafkaError | None = None
+        with anyio.move_on_after(PATIENCE if spare is not None else None):
+            try:
+                self._good = found = _Fetched(await self.fetch(), self._clock())
+                return found
+            except KafkaError as error:
+                failed = error
+        if spare is not None and spare.is_valid(self._clock()):
+            why = f"no answer within {PATIENCE:.0f} s" if failed is None else f"{type(failed).__name__}: {failed}"
+            _log.warning("no new token could be had; the last one is used while it is valid (%s)", why)
+            return copy(spare)  # another object: those that wait for this turn must not take theirs for a failed one, and try again
+        return _Fetched(
+            failed or KafkaConnectionError(f"no new token within {PATIENCE:.0f} s, and the last one ends"), self._clock()
+        )
 
     def _lock(self) -> anyio.Lock:
         lock = self._turn.get(None)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from typer.testing import CliRunner, Result
 from kafka_async.adapters.cli.commands import app
 from kafka_async.testing import Cluster
 from kafka_async.testing.threaded import ThreadedCluster
+from tests.adapters.values.registry_server import registry_server
 from tests.integration.tools import wait_until
 
 pytestmark = pytest.mark.brokers
@@ -232,6 +234,46 @@ def test_a_folder_with_inferred_fields_keeps_them(brokers: str, tmp_path: Path) 
     found = [pq.read_table(each) for each in sorted(path.glob("*.parquet"))]
     assert {tuple(each.schema.names) for each in found} == {("id", "offset")}
     assert sum(each.num_rows for each in found) == 9  # id is text: there is a number in some values and a text in one
+
+
+@pytest.mark.parametrize("values", ["avro", "json"])
+def test_a_folder_goes_on_with_the_schema_that_it_began_with(tmp_path: Path, values: str) -> None:
+    pytest.importorskip("fastavro")
+    kind = "string" if values == "avro" else {"type": "string"}
+    old, new = (_schema_of(values, dict.fromkeys(names, kind)) for names in (("note",), ("note", "more")))
+    version = "/subjects/orders-value/versions"
+    more = {"schemaType": values.upper()} if values == "json" else {}
+    frame = b"\0\0\0\0\1" + (b"\x02x" if values == "avro" else b'{"note":"x"}')
+
+    def write(cluster: Cluster) -> None:
+        cluster.topic("orders", 1)
+        cluster.produce_many("orders", [frame] * 6, partition=0)
+
+    with ThreadedCluster(Cluster(1)) as cluster, registry_server() as registry:
+        cluster.call(write).result()
+        for path in ("/schemas/ids/1", f"{version}/latest", f"{version}/1"):
+            registry.put(path, old, id=1, version=1, **more)
+        folder = ("-o", f"{tmp_path}/parts/", "--part-size", 3, "--values", values, "-r", registry.url)
+        first = export(cluster.bootstrap, *folder)
+        assert first.exit_code == 0, first.stderr
+        (tmp_path / "parts" / "orders-0-00000000000000000003.parquet").unlink()
+        registry.put(f"{version}/latest", new, id=2, version=2, **more)
+        again = export(cluster.bootstrap, *folder)
+
+    assert again.exit_code == 0, again.stderr
+    found = [pq.read_table(each) for each in sorted((tmp_path / "parts").glob("*.parquet"))]
+    assert [table.column("note").to_pylist() for table in found] == [["x"] * 3] * 2
+    assert all("more" not in table.schema.names for table in found)
+
+
+def _schema_of(values: str, fields: dict[str, Any]) -> Any:
+    if values == "json":
+        return {"type": "object", "properties": fields}
+    return {
+        "type": "record",
+        "name": "Order",
+        "fields": [{"name": name, "type": kind, "default": ""} for name, kind in fields.items()],
+    }
 
 
 def test_other_options_are_refused(brokers: str, tmp_path: Path) -> None:

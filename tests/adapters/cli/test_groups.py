@@ -176,17 +176,17 @@ def test_ends_of_partitions_that_are_gone_or_without_a_leader_are_left_out_at_on
 
 
 @pytest.mark.parametrize(
-    ("lags", "cell", "complete"), [([6, 0], 6, True), ([6, None], ">=6", False), ([None], None, False), ([], None, True)]
+    ("lags", "cell", "complete"), [([6, 0], "6", True), ([6, None], ">=6", False), ([None], "None", False), ([], "None", True)]
 )
 def test_a_lag_that_is_not_known_everywhere_is_not_shown_as_if_it_were_all(
-    lags: list[int | None], cell: str | int | None, complete: bool
+    lags: list[int | None], cell: str, complete: bool
 ) -> None:
     found = KnownLag.of(lags)
-    assert (found.cell, found.complete) == (cell, complete)
+    assert (str(found.cell), found.complete) == (cell, complete)
 
 
 def test_the_total_is_complete_if_the_lag_of_each_group_is() -> None:
     known, partly, nothing = KnownLag.of([4]), KnownLag.of([6, None]), KnownLag()
     assert KnownLag.total([known, nothing]).cell == 4
-    assert KnownLag.total([known, partly, nothing]).cell == ">=10"
+    assert str(KnownLag.total([known, partly, nothing]).cell) == ">=10"
     assert KnownLag.total([]).cell is None

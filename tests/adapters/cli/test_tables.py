@@ -2,7 +2,7 @@ import pytest
 
 pytest.importorskip("rich")
 
-from kafka_async.adapters.cli.tables import printable, table
+from kafka_async.adapters.cli.tables import AtLeast, printable, table
 
 
 def test_columns_are_aligned_and_numbers_stand_on_the_right() -> None:
@@ -17,6 +17,14 @@ def test_what_is_unknown_or_empty_is_a_dash() -> None:
 
 def test_a_table_without_rows_is_its_header() -> None:
     assert table(("GROUP", "STATE"), []) == "GROUP   STATE\n"
+
+
+def test_a_number_that_may_be_larger_stands_on_the_right_as_others_do() -> None:
+    assert table(("GROUP", "LAG"), [("a", 1000), ("b", AtLeast(5))]).splitlines() == [
+        "GROUP    LAG",
+        "a       1000",
+        "b        >=5",
+    ]
 
 
 def test_a_row_for_a_pipe_is_one_line_however_long() -> None:

@@ -104,14 +104,16 @@ def test_polars_reads_only_the_fields_that_it_needs(orders: Scanned) -> None:
 def test_avro_with_a_registry() -> None:
     schema = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}, {"name": "item", "type": "string"}]}
     with registry_server() as registry, scanned() as found:
-        registry.put("/subjects/a-value/versions/latest", schema, id=7)
+        registry.put("/subjects/a-value/versions/latest", schema, id=7, version=3)
         registry.put("/schemas/ids/7", schema)
         body = io.BytesIO()
         fastavro.schemaless_writer(body, fastavro.parse_schema(schema), {"id": 7, "item": "tea"})
         found.do(lambda cluster: cluster.topic("a"))
         frame = b"\0" + (7).to_bytes(4, "big") + body.getvalue()
         found.do(lambda cluster: cluster.produce_many("a", [frame, b"bad"], partition=0))
-        table = found.scan("a", values="avro", registry=registry.url, columns=["id", "item", "_corrupt"]).to_arrow()
+        orders = found.scan("a", values="avro", registry=registry.url, columns=["id", "item", "_corrupt"])
+        assert orders.schema_version == 3
+        table = orders.to_arrow()
         assert table.to_pylist() == [{"id": 7, "item": "tea", "_corrupt": None}, {"id": None, "item": None, "_corrupt": b"bad"}]
 
 

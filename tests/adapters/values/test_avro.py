@@ -14,6 +14,7 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 fastavro = pytest.importorskip("fastavro")
 
+from kafka_async.adapters.values import framed as framed_values  # noqa: E402  # needs no more than the others
 from kafka_async.adapters.values import registry as module  # noqa: E402  # needs no more than the others
 from kafka_async.adapters.values.decoding import REASON, ValueDecoder  # noqa: E402  # needs pyarrow
 from kafka_async.adapters.values.formats import decoder_for  # noqa: E402  # needs pyarrow
@@ -79,6 +80,7 @@ def rows(
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[RegistryServer]:
     monkeypatch.setattr(module, "PAUSES", ExponentialBackoff(0.01, 2.0))
+    monkeypatch.setattr(framed_values, "ONCE_MORE", 0.01)
     monkeypatch.setattr(module, "PATIENCE", 0.2)
     with registry_server() as found:
         yield found
@@ -154,7 +156,7 @@ def test_a_schema_of_the_users_is_the_readers(server: RegistryServer) -> None:
 def test_schemas_that_build_on_others_are_read(server: RegistryServer) -> None:
     outer = {"type": "record", "name": "Outer", "fields": [{"name": "order", "type": "Order"}, {"name": "other", "type": "Order"}]}
     references = [{"name": "Order", "subject": "order", "version": 1}]
-    server.put("/subjects/order/versions/1", ID)
+    server.put("/subjects/order/versions/1?deleted=true", ID)
     server.put("/subjects/orders-value/versions/latest", outer, references=references)
     server.put("/schemas/ids/5", outer, references=references)
     whole = {**outer, "fields": [{"name": "order", "type": ID}, {"name": "other", "type": "Order"}]}
@@ -237,7 +239,7 @@ def test_a_writers_type_that_holds_itself_is_read_as_deep_as_is_safe(
 def test_values_that_are_not_framed_do_not_ask_for_ever(server: RegistryServer) -> None:
     with pytest.raises(KafkaConfigurationError, match="are the values in Confluent's wire format"):
         rows(decoder(ID, schema_registry_url=server.url), [framed(number, b"\2") for number in range(1000)])
-    assert len(server.asked_for) == MAX_UNKNOWN + 1
+    assert len(server.asked_for) == MAX_UNKNOWN + 1 + FEW, "the first few were asked for twice"
 
 
 GUID = UUID("12345678-1234-5678-1234-567812345678")
@@ -327,7 +329,14 @@ def test_an_id_that_the_registry_does_not_know_is_not_asked_for_in_every_batch(s
     assert rows(found, [framed(1, b"\2")]) == [(1, None)]
 
     assert [rows(found, [framed(3, b"\2")]) for _ in range(5)] == [[(None, framed(3, b"\2"))]] * 5
-    assert server.asked_for == ["/schemas/ids/1", "/schemas/ids/3"]
+    assert server.asked_for == ["/schemas/ids/1", "/schemas/ids/3", "/schemas/ids/3"]
+
+
+def test_an_id_that_the_registrys_follower_has_not_learnt_yet_is_asked_for_once_more(server: RegistryServer) -> None:
+    server.put("/schemas/ids/3", ID)
+    server.answers["/schemas/ids/3"] = [(404, b'{"error_code":40403}'), server.answers["/schemas/ids/3"]]
+
+    assert rows(decoder(ID, schema_registry_url=server.url), [framed(3, b"\2")]) == [(1, None)]
 
 
 @pytest.mark.parametrize(
@@ -438,9 +447,9 @@ def subject(server: RegistryServer, *versions: Any) -> str:
 
 def test_a_stream_reads_on_with_the_schema_that_it_began_with(server: RegistryServer) -> None:
     begun = decoder(schema_registry_url=subject(server, VERSIONS[0]))
-    assert begun.kept == "id=10,version=1"
+    assert begun.kept == "orders:id=10,version=1"
     now = decoder(schema_registry_url=subject(server, *VERSIONS))
-    assert now.kept == "id=20,version=2"
+    assert now.kept == "orders:id=20,version=2"
     value = framed(10, written({"id": 7, "note": "x"}, VERSIONS[0]))
     assert rows(now, [value])[0][-1] == value, "the newest schema does not read it"
     message = (
@@ -558,6 +567,29 @@ def test_each_topic_has_a_subject_of_its_own(server: RegistryServer) -> None:
         row = {name: array.to_pylist() for (name, _), array in zip(decoder.fields, arrays, strict=True)}
         assert row["note"] == ["x", None]
         assert row["_corrupt"] == [None, b"?"]
+
+
+def test_a_stream_that_reads_more_or_fewer_topics_keeps_the_schema_of_each(server: RegistryServer) -> None:
+    more = ID | {"fields": [*ID["fields"], {"name": "note", "type": "string", "default": ""}]}
+    for topic, number in (("a", 10), ("b", 20)):
+        server.put(f"/subjects/{topic}-value/versions/latest", more, id=number + 1, version=2)
+        server.put(f"/schemas/ids/{number}", ID)
+    given = {"value.format": "avro", "value.schema.registry.url": server.url}
+    one, both = (decoder_for(given, topics=topics) for topics in (("a",), ("a", "b")))
+    shared = decoder_for(given | {"value.schema.registry.subject": "a-value"}, topics=("a", "b"))
+    assert one is not None
+    assert both is not None
+    assert shared is not None
+
+    def kept(now: ValueDecoder, before: str) -> str:
+        return now.select({"id"}).keeping(before).kept
+
+    assert kept(one, "a:id=10,version=1;b:id=20,version=1") == "a:id=10,version=1"
+    assert kept(one, "id=10,version=1") == "a:id=10,version=1", "several topics had one subject"
+    assert kept(both, "a:id=10,version=1") == "a:id=10,version=1;b:id=21,version=2"
+    assert kept(both, "id=10,version=1") == both.kept, "nobody knows of which topic it was"
+    assert kept(shared, "a:id=10,version=1") == "id=10,version=1"
+    assert kept(shared, "a:id=10,version=1;b:id=20,version=1") == shared.kept, "the user has chosen another subject for both"
 
 
 def test_subjects_with_different_columns_are_refused(server: RegistryServer) -> None:

@@ -19,9 +19,11 @@ pytest.importorskip("ptars", reason="ptars is not installed: pip install '.[prot
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # noqa: E402  # of the same extra
 
+from kafka_async.adapters.values import framed as framed_values  # noqa: E402  # beside the others
 from kafka_async.adapters.values import registry as module  # noqa: E402  # beside the others
 from kafka_async.adapters.values.decoding import ValueDecoder  # noqa: E402  # needs pyarrow
 from kafka_async.adapters.values.formats import decoder_for  # noqa: E402  # needs pyarrow
+from kafka_async.adapters.values.registry import RegistryError  # noqa: E402  # beside the others
 from kafka_async.errors import DeserializationError, KafkaConfigurationError  # noqa: E402  # beside the others
 from kafka_async.network.backoff import ExponentialBackoff  # noqa: E402  # beside the others
 
@@ -104,7 +106,7 @@ def order(**fields: Any) -> bytes:
 def put(server: RegistryServer, *, second: Any = None) -> None:
     """Have versions of a subject: ids 10 and 20."""
     money = base64.b64encode(money_file().SerializeToString()).decode()
-    server.answers["/subjects/money/versions/1?format=serialized"] = answer(money)
+    server.answers["/subjects/money/versions/1?format=serialized&deleted=true"] = answer(money)
     references = [{"name": "money.proto", "subject": "money", "version": 1}]
     versions = [order_file(), second] if second is not None else [order_file()]
     for number, file in enumerate(versions, 1):
@@ -149,6 +151,7 @@ def rows(decoder: ValueDecoder, values: Sequence[bytes | None], ids: Sequence[by
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[RegistryServer]:
     monkeypatch.setattr(module, "PAUSES", ExponentialBackoff(0.01, 2.0))
+    monkeypatch.setattr(framed_values, "ONCE_MORE", 0.01)
     monkeypatch.setattr(module, "PATIENCE", 0.2)
     with registry_server() as found:
         yield found
@@ -245,7 +248,7 @@ def test_tasks_have_the_versions_of_the_subject_and_a_stream_keeps_the_first(ser
     put(server, second=changed)
     now = decoder(schema_registry_url=server.url, message="shop.Order")
     asked = len(server.asked)
-    assert (begun.kept, now.kept) == ("id=10,version=1", "id=20,version=2")
+    assert (begun.kept, now.kept) == ("orders:id=10,version=1", "orders:id=20,version=2")
     with pytest.raises(
         KafkaConfigurationError, match="in which field 'id' was BIGINT, and in the newest, id 20, version 2, it is STRING"
     ):
@@ -324,6 +327,29 @@ def test_a_class_that_protoc_made_is_a_schema() -> None:
     assert (third["id"], third["_corrupt"]) == (None, b"\xff")
     with pytest.raises(ValueError, match=r"^schema: a class says which message it is"):
         typed("protobuf", schema=CLASSES["Order"], message="shop.Order")
+
+
+@pytest.mark.parametrize("refusal", [(500, b""), (401, b""), (200, b"<html>")])
+def test_a_registry_that_refuses_us_makes_no_bad_values(server: RegistryServer, refusal: tuple[int, bytes]) -> None:
+    put(server)
+    found = decoder(schema_registry_url=server.url, message="shop.Order")
+    value = framed(10, ORDER, order(id=1))
+    assert rows(found, [value])[0]["id"] == 1
+    server.answers["/schemas/ids/99?format=serialized"] = refusal
+
+    with pytest.raises((RegistryError, KafkaConfigurationError)):
+        rows(found, [value, framed(99, ORDER, order(id=1))])
+
+
+def test_a_schema_that_is_of_no_use_is_asked_for_once(server: RegistryServer) -> None:
+    put(server)
+    server.answers["/schemas/ids/99?format=serialized"] = (200, b'{"schema": "\\"int\\""}')
+    found = decoder(schema_registry_url=server.url, message="shop.Order")
+
+    after = rows(found, [framed(10, ORDER, order(id=1)), *[framed(99, ORDER, b"")] * 50])
+    assert [row["id"] for row in after] == [1, *[None] * 50]
+    assert "is a schema of type 'AVRO'" in after[1]["_corrupt_reason"]
+    assert server.asked_for.count("/schemas/ids/99?format=serialized") == 1
 
 
 @given(

@@ -12,7 +12,7 @@ import pytest
 
 from kafka_async.adapters.spark.options.secrets import REFERENCES, VARIABLE
 from kafka_async.adapters.values import registry as module
-from kafka_async.adapters.values.registry import RegisteredSchema, Registry, RegistryError, UnknownSchemaError
+from kafka_async.adapters.values.registry import RegisteredSchema, Registry, RegistryError, UnknownSchemaError, UnusableSchemaError
 from kafka_async.errors import KafkaConfigurationError, KafkaError
 from kafka_async.network.backoff import ExponentialBackoff
 
@@ -57,19 +57,37 @@ def test_the_newest_schema_of_a_subject_or_a_version(server: RegistryServer) -> 
 
 def test_references_come_with_the_schema(server: RegistryServer) -> None:
     server.put("/schemas/ids/1", "A", references=[{"name": "A", "subject": "a", "version": 2}])
-    server.put("/subjects/a/versions/2", "B", references=[{"name": "B", "subject": "b", "version": 1}])
-    server.put("/subjects/b/versions/1", "C")
+    server.put("/subjects/a/versions/2?deleted=true", "B", references=[{"name": "B", "subject": "b", "version": 1}])
+    server.put("/subjects/b/versions/1?deleted=true", "C")
 
     assert Registry(url=server.url).schema(1) == RegisteredSchema("A", ("C", "B"))
 
 
 def test_schemas_that_name_each_other_are_asked_for_once(server: RegistryServer) -> None:
     server.put("/schemas/ids/1", "A", references=[{"name": "B", "subject": "b", "version": 1}])
-    server.put("/subjects/b/versions/1", "B", references=[{"name": "C", "subject": "c", "version": 1}])
-    server.put("/subjects/c/versions/1", "C", references=[{"name": "B", "subject": "b", "version": 1}])
+    server.put("/subjects/b/versions/1?deleted=true", "B", references=[{"name": "C", "subject": "c", "version": 1}])
+    server.put("/subjects/c/versions/1?deleted=true", "C", references=[{"name": "B", "subject": "b", "version": 1}])
 
     assert Registry(url=server.url).schema(1) == RegisteredSchema("A", ("C", "B"))
     assert len(server.asked) == 3
+
+
+def test_a_schema_that_refers_to_what_is_gone_for_good_says_what(server: RegistryServer) -> None:
+    server.put("/schemas/ids/1", "A", references=[{"name": "B", "subject": "b", "version": 1}])
+
+    with pytest.raises(UnusableSchemaError, match="id 1 refers to version 1 of subject 'b', which the registry does not have"):
+        Registry(url=server.url).schema(1)
+
+
+@pytest.mark.parametrize("body", [b"<html>default backend</html>", b"", b"[]", b'{"error_code": "none"}'])
+def test_a_404_of_something_else_is_not_believed(server: RegistryServer, body: bytes) -> None:
+    server.answers["/schemas/ids/1"] = [(404, body), (404, body), (200, b'{"schema": "\\"int\\""}')]
+    server.answers["/schemas/ids/2"] = (404, body)
+
+    assert Registry(url=server.url).schema(1) == RegisteredSchema("int")
+    with pytest.raises(RegistryError, match="status 404, and not from a schema registry; the path of the URL may be wrong"):
+        Registry(url=server.url).schema(2)
+    assert len(server.asked) < 10, "a wrong path is not tried for long"
 
 
 @pytest.mark.parametrize("references", [7, ["b"], [{"subject": "b"}], [{"subject": "b", "version": "new"}]])
@@ -216,7 +234,7 @@ def test_all_that_is_asked_for_one_schema_has_one_deadline(server: RegistryServe
     again = [(503, b"")] * 12  # 0.4 seconds of pauses for the first, so that nothing is left for the second
     body = {"schema": '"A"', "references": [{"name": "B", "subject": "b", "version": 1}]}
     server.answers["/schemas/ids/1"] = [*again, (200, json.dumps(body).encode())]
-    server.answers["/subjects/b/versions/1"] = (503, b"")
+    server.answers["/subjects/b/versions/1?deleted=true"] = (503, b"")
     monkeypatch.setattr(module, "PAUSES", ExponentialBackoff(0.01, 0.04))
     begin = time.monotonic()
 
@@ -264,6 +282,16 @@ def test_tokens_of_an_issuer_are_kept_for_their_life(server: RegistryServer) -> 
     assert server.asked == ["/token", "/schemas/ids/1", "/schemas/ids/2"]
     assert server.authorization[1:] == ["Bearer of-the-issuer"] * 2
     assert [headers["target-sr-cluster"] for headers in server.headers[1:]] == ["lsrc-1"] * 2
+
+
+@pytest.mark.filterwarnings("ignore:.*the token endpoint is used without TLS:RuntimeWarning")
+async def test_tokens_of_an_issuer_are_had_where_an_event_loop_runs(server: RegistryServer) -> None:
+    server.put("/schemas/ids/1", "int")
+    server.answers["/token"] = (200, b'{"access_token": "of-the-issuer", "expires_in": 3600}')
+
+    Registry.of({URL: server.url, ISSUER: f"{server.url}/token", **CLIENT}).schema(1)
+
+    assert server.authorization[1:] == ["Bearer of-the-issuer"]
 
 
 @pytest.mark.filterwarnings("ignore:.*the token endpoint is used without TLS:RuntimeWarning")

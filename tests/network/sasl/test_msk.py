@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from kafka_async.errors import AuthenticationFailedError
+from kafka_async.errors import AuthenticationFailedError, KafkaConnectionError
 from kafka_async.network.sasl.msk import MskTokenProvider
 from kafka_async.network.sasl.oauthbearer import Bearer, first_message
 
@@ -70,6 +70,15 @@ async def test_a_profile_has_its_own_credentials(tmp_path: Any) -> None:
     (tmp_path / "credentials").write_text("[billing]\naws_access_key_id = BILLING\naws_secret_access_key = x\n")
     _, query = signed((await MskTokenProvider("eu-west-1", profile="billing").fetch()).value)
     assert query["X-Amz-Credential"][0].startswith("BILLING/")
+
+
+@pytest.mark.usefixtures("credentials")
+async def test_credentials_that_were_there_before_may_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    provider = MskTokenProvider("eu-west-1")
+    await provider.fetch()
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")  # as a metadata service that is slow for a moment
+    with pytest.raises(KafkaConnectionError, match="Amazon MSK in eu-west-1: no AWS credentials"):
+        await provider.fetch()
 
 
 @pytest.mark.usefixtures("credentials")

@@ -11,7 +11,8 @@ import pytest
 
 from kafka_async.errors import AuthenticationFailedError, KafkaConnectionError
 from kafka_async.network.sasl.oauthbearer import Bearer
-from kafka_async.network.sasl.tokens import MOST_CALLS, AbstractTokenProvider, CachingTokenProvider, Token, bearers
+from kafka_async.network.sasl.tokens import MOST_CALLS, PATIENCE, AbstractTokenProvider, CachingTokenProvider, Token, bearers
+from tests.application.support import virtual
 
 
 class Own(AbstractTokenProvider):
@@ -146,6 +147,42 @@ async def test_a_token_is_used_for_most_of_its_life() -> None:
     assert await provider.token() == "token1"
     provider.now += 0.2
     assert await provider.token() == "token2"
+
+
+async def test_while_no_new_token_can_be_had_the_old_one_is_used_until_it_ends(caplog: pytest.LogCaptureFixture) -> None:
+    provider = Kept()
+    assert await provider.token() == "token1"
+    provider.fails = 3
+    provider.now += 85
+    assert await provider.token() == "token1"
+    assert [record.getMessage() for record in caplog.records] == [
+        "no new token could be had; the last one is used while it is valid (KafkaConnectionError: no answer)"
+    ]
+    provider.now += 4
+    assert await provider.token() == "token1"
+    provider.now += 2  # with nine seconds left, it may have ended before the broker looks at it
+    provider.fails = 4
+    with pytest.raises(KafkaConnectionError, match="no answer"):
+        await provider.token()
+    assert await provider.token() == "token5"
+
+
+@virtual
+async def test_a_login_does_not_wait_long_for_a_new_token_if_the_old_one_is_valid() -> None:
+    provider = Kept()
+    await provider.token()
+    provider.now += 85
+    provider.go = anyio.sleep_forever
+    begin, got = anyio.current_time(), []
+
+    async def ask() -> None:
+        got.append(await provider.token())
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(ask)
+    assert got == ["token1"] * 3
+    assert anyio.current_time() - begin == pytest.approx(PATIENCE), "they share one fetch"
 
 
 async def test_a_clock_that_was_set_back_does_not_make_a_token_live_longer() -> None:
