@@ -2,8 +2,8 @@
 
 Pure: the time is an argument, and what a poll found is a value (``Findings``).
 
-What a broker does not answer stays as it was, and grows older. A group that its own broker no longer lists is forgotten; one that
-comes back as another kind of group begins anew.
+What a broker does not answer stays as it was, and grows older. A group that no broker lists any more is forgotten, once all have
+answered; one that comes back as another kind of group begins anew.
 """
 
 from collections import deque
@@ -127,8 +127,6 @@ class Book:
     allowed: int = 0
     topic: str | None = None
     """Only partitions of this topic, and groups that have one; ``None``: all."""
-    vanished: bool = field(default=False, init=False)
-    """Groups are no longer listed by their brokers: they were deleted, or have moved to a broker that has just joined."""
     _groups: dict[str, _Known] = field(factory=dict)
     _logs: _Logs = field(factory=_Logs)
     _answered: dict[int, float] = field(factory=dict)
@@ -158,6 +156,15 @@ class Book:
             or number - known.told >= RARELY
         ]
         return sorted(wanted, key=lambda listing: self._groups[listing.group_id].told if listing.group_id in self._groups else -1)
+
+    def lost(self, listed: Mapping[int, Collection[GroupListing] | KafkaError]) -> set[str]:
+        """Return the groups that no broker lists any more; none while a broker does not answer, which may have got them."""
+        names: set[str] = set()
+        for outcome in listed.values():
+            if isinstance(outcome, KafkaError):
+                return set()
+            names.update(listing.group_id for listing in outcome)
+        return self._groups.keys() - names
 
     def partitions(
         self, offsets: Mapping[str, Offsets | KafkaError], groups: Mapping[str, Group | KafkaError]
@@ -219,7 +226,6 @@ class Book:
     def take(self, now: float, poll: Findings) -> None:
         """Take what a poll found. ``now``: when it ended."""
         self._number += 1
-        self.vanished = False
         self._logs.take(now, poll)
         self._errors += sum(
             isinstance(each, KafkaError)
@@ -234,11 +240,8 @@ class Book:
             self._answered[node] = now
             self._notes.pop(node, None)
             listed |= {listing.group_id: listing for listing in outcome}
-        silent = {node for node, outcome in poll.listed.items() if isinstance(outcome, KafkaError)}
-        for name, known in list(self._groups.items()):
-            if name not in listed and known.listing.coordinator not in silent:
-                del self._groups[name]
-                self.vanished = True
+        for name in self.lost(poll.listed):
+            del self._groups[name]
         for listing in listed.values():
             self._take_group(now, poll, listing)
         for name, known in self._groups.items():

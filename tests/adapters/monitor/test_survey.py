@@ -19,7 +19,7 @@ from kafka_async.wire.messages.admin import ConsumerGroupDescribeResponse, Descr
 from tests.application.support import consumer_on, virtual
 
 INTERVAL = 5.0
-DENIED = 30
+DENIED, LOADING = 30, 14
 ABOUT_GROUPS = (
     Api.LIST_GROUPS,
     Api.DESCRIBE_GROUPS,
@@ -206,6 +206,45 @@ async def test_a_broker_that_comes_back_is_believed_again() -> None:
             snapshot = await next_poll(survey)
     assert group_of(snapshot, "g00001").status is Status.STOP
     assert group_of(snapshot, "g00001").lag == 50
+
+
+@virtual
+async def test_a_group_whose_new_coordinator_does_not_answer_yet_is_not_forgotten() -> None:
+    """As in each rolling restart: the coordinator moves back, and has to load what is committed first."""
+    cluster, tps = crowded(0, 2)
+    cluster.groups.moved["g"] = 1
+    commit(cluster, "g", tps[0], 50)
+    async with watching(cluster) as survey:
+        while group_of(await next_poll(survey)).in_rate is None:
+            pass
+        cluster.groups.moved["g"] = 0
+        loading = cluster.control(Api.LIST_GROUPS, cluster.answering(ListGroupsResponse(error_code=LOADING)), keep=True, node=0)
+        meanwhile = group_of(await next_poll(survey))
+        loading()
+        snapshot = await next_poll(survey)
+
+    assert (meanwhile.status, meanwhile.lag) == (Status.STOP, 50)
+    assert meanwhile.age_seconds == pytest.approx(INTERVAL, abs=0.1)
+    group = group_of(snapshot)
+    assert (group.status, group.lag, group.in_rate) == (Status.STOP, 50, 0.0), "its window goes on"
+    assert group.age_seconds == pytest.approx(0, abs=0.1)
+
+
+@virtual
+async def test_a_group_that_moves_to_a_broker_that_has_just_joined_is_found_there() -> None:
+    cluster, tps = crowded(0, 2)
+    cluster.groups.moved["g"] = 1
+    commit(cluster, "g", tps[0], 50)
+    async with watching(cluster) as survey:
+        cluster.stop(1)
+        while len((await next_poll(survey)).cluster.brokers) == 2:  # its coordinator is broker 0 meanwhile
+            pass
+        cluster.start(1)
+        snapshot = await next_poll(survey)
+
+    assert len(snapshot.cluster.brokers) == 2
+    assert group_of(snapshot).age_seconds == pytest.approx(0, abs=0.1)
+    assert snapshot.errors == 0
 
 
 class Balanced(FakeCluster):
