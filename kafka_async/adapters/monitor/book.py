@@ -284,11 +284,11 @@ class Book:
         known.taken_at = now  # of a group that is asked rarely: its broker still lists it without members
         share = known.listing.kind == "share"
         owned = set(_owned(known.group))
-        wanted = [part for part in known.offsets.keys() | owned if self.topic in (None, part.topic)]
-        for part in known.windows.keys() - set(wanted):
+        wanted = self._wanted(known, owned)
+        for part in known.windows.keys() - wanted:
             if known.windows[part].is_over:
                 del known.windows[part]
-        for part in {*wanted, *known.windows}:
+        for part in wanted | known.windows.keys():
             offset = known.offsets.get(part)
             unheard = part in self._logs.failed or (part in poll.layout.leaders and part not in poll.ends)
             if isinstance(offset, KafkaError) or unheard:
@@ -298,6 +298,10 @@ class Book:
         if (lag := _total(known.windows.values())) is not None:
             known.history.append(lag)
         known.idle = known.listing.state == "Empty" and (lag == 0 or known.quiet >= INTERVALS)
+
+    def _wanted(self, known: _Known, owned: Collection[TopicPartition]) -> set[TopicPartition]:
+        """Return the partitions that a group has now."""
+        return {part for part in {*known.offsets, *owned} if self.topic in (None, part.topic)}
 
     def _seen(self, part: TopicPartition, offset: OffsetAndMetadata | ShareOffset | None, share: bool, layout: Layout) -> Seen:
         end = self._logs.end(part) if part in layout.leaders else None
@@ -357,8 +361,9 @@ class Book:
         owners = _owners(known.group)
         parts = tuple(
             self._partition(now, part, window, self._members(known, part, owned), owners.get(part))
-            for part, window in sorted(known.windows.items())
-            if window.last is not None
+            if (window := known.windows.get(part)) is not None and window.last is not None
+            else _untold(part, owners.get(part))
+            for part in sorted(known.windows.keys() | self._wanted(known, owned))
         )
         known_lags = [part.lag for part in parts if part.lag is not None]
         status, notes = self._status(now, known, parts)
@@ -402,7 +407,7 @@ class Book:
         verdict = Judgement(Status.UNKNOWN, f"not told for {told:.0f} s") if late else window.judge(now, members)
         rates = window.rates(self._rates_since)
         last = window.last
-        assert last is not None  # noqa: S101  # those without a sample are not shown
+        assert last is not None  # noqa: S101  # the caller has looked
         times = self._logs.times.get(part)
         age = None
         if times is not None and (oldest := window.oldest) is not None and last.lag is not None:
@@ -423,6 +428,26 @@ class Book:
             lost=last.lost,
             retention_in=window.retention_in(now),
         )
+
+
+def _untold(part: TopicPartition, owner: str | None) -> PartitionView:
+    """Return a partition whose end, or what is committed there, no broker has told yet. Without it the lag would look complete."""
+    return PartitionView(
+        partition=part,
+        status=Status.UNKNOWN,
+        note="not told yet",
+        lag=None,
+        committed=None,
+        end=None,
+        start=None,
+        age=None,
+        owner=owner,
+        unmoved=None,
+        in_rate=None,
+        out_rate=None,
+        lost=0,
+        retention_in=None,
+    )
 
 
 def _owned(group: Group | None) -> Iterator[TopicPartition]:

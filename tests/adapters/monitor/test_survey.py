@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from math import ceil
 from typing import Any
 
@@ -11,10 +12,19 @@ import pytest
 from kafka_async import OffsetAndMetadata, TopicPartition
 from kafka_async.adapters.admin import Admin, Client
 from kafka_async.adapters.monitor import Book, Certainty, GroupView, Snapshot, Status, Survey
+from kafka_async.adapters.web.messages import RefusedRequest, WebRequest
+from kafka_async.adapters.web.site import LastSeen, Site
 from kafka_async.config import ConsumerConfig
 from kafka_async.testing.simulation import HANG, KAFKA_2_8, FakeCluster
 from kafka_async.wire import Api
-from kafka_async.wire.messages import MetadataResponse, OffsetFetchRequest, OffsetFetchResponse, OffsetFetchResponseGroup
+from kafka_async.wire.messages import (
+    MetadataResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
 from kafka_async.wire.messages.admin import ConsumerGroupDescribeResponse, DescribedConsumerGroup, ListedGroup, ListGroupsResponse
 from tests.application.support import consumer_on, virtual
 
@@ -189,6 +199,53 @@ async def test_a_leader_that_does_not_answer_leaves_the_lag_of_its_partitions_as
     parts = group_of(snapshot).partitions
     assert [part.lag for part in parts] == [55, 55, 50]
     assert [part.status for part in parts] == [Status.STOP, Status.STOP, Status.UNKNOWN]
+
+
+@virtual
+async def test_a_leader_that_has_never_answered_leaves_the_lag_unknown_and_never_nothing() -> None:
+    cluster, tps = crowded(0)
+    for tp, offset in zip(tps, (100, 100, 50), strict=True):
+        commit(cluster, "g", tp, offset)
+    commit(cluster, "other", tps[2], 50)
+    hanging = cluster.control(Api.LIST_OFFSETS, lambda *_: HANG, keep=True, node=2)
+    async with watching(cluster) as survey:
+        for _ in range(5):
+            snapshot = await next_poll(survey)
+            assert scaled(snapshot) is HTTPStatus.SERVICE_UNAVAILABLE
+            group, other = group_of(snapshot), group_of(snapshot, "other")
+            assert [part.lag for part in group.partitions] == [0, 0, None]
+            assert (group.status, group.lag, group.complete) == (Status.UNKNOWN, 0, False)
+            assert (other.status, other.lag, other.complete) == (Status.UNKNOWN, None, False)
+        hanging()
+        snapshot = await poll_until(survey, lambda found: group_of(found).status is Status.STOP)
+
+    group = group_of(snapshot)
+    assert (group.lag, group.complete) == (50, True)
+    assert scaled(snapshot) is HTTPStatus.OK
+
+
+def scaled(snapshot: Snapshot, name: str = "g") -> HTTPStatus:
+    """Return what a scaler is answered."""
+    try:
+        return Site(INTERVAL).answer(WebRequest("GET", f"/keda/groups/{name}", {}, {}), LastSeen(snapshot=snapshot)).status
+    except RefusedRequest as refused:
+        return refused.status
+
+
+@virtual
+async def test_an_offset_that_may_not_be_read_leaves_the_lag_unknown() -> None:
+    cluster, tps = crowded(0, size=1)
+    for tp in tps[:2]:
+        commit(cluster, "g", tp, 100)
+    part = [OffsetFetchResponsePartitions(partition_index=0, committed_offset=100, metadata="", error_code=0)]
+    part += [OffsetFetchResponsePartitions(partition_index=1, committed_offset=-1, metadata="", error_code=DENIED)]
+    told = OffsetFetchResponseGroup(group_id="g", topics=(OffsetFetchResponseTopics(name="t", partitions=tuple(part)),))
+    cluster.control(Api.OFFSET_FETCH, cluster.answering(OffsetFetchResponse(groups=(told,))), keep=True)
+    async with watching(cluster) as survey:
+        group = group_of(await survey.poll())
+
+    assert [part.lag for part in group.partitions] == [0, None]
+    assert (group.status, group.lag, group.complete) == (Status.UNKNOWN, 0, False)
 
 
 @virtual
