@@ -455,22 +455,24 @@ class WayBack:
     done: set[tuple[int, int]] = field(factory=set, init=False)
 
     async def go(self) -> None:
-        """Write all that can be written, and commit. Stops if nothing of a batch can be."""
+        """Write all that can be written, and commit. Stops if the producer takes nothing of a batch."""
         ends = {each: end for each, end in self.plan.box.ends.items() if any(part == each.partition for part, _ in self.plan.going)}
         batch: list[Record] = []
-        left = len(self.plan.going)
+        left = set(self.plan.going)
         async for record in self.reader.records(ends):
-            if (record.partition, record.offset) not in self.plan.going:
+            if (record.partition, record.offset) not in left:
                 continue
             batch.append(record)
-            left -= 1
+            left.discard((record.partition, record.offset))
             if len(batch) >= BATCH or not left:
                 if not await self._write(batch):
                     return
                 batch = []
+        if left and await self._write(batch):
+            self.failures += [f"{partition}:{offset}: the letter itself is gone by now" for partition, offset in sorted(left)]
 
-    async def _write(self, batch: Sequence[Record]) -> int:
-        """Write letters, commit, and return how many were written."""
+    async def _write(self, batch: Sequence[Record]) -> bool:
+        """Write letters, commit, and return whether the producer has taken any. One that was given none has refused nothing."""
         ready: list[tuple[Record, Outgoing]] = []
         for record in batch:
             letter = self.plan.going[record.partition, record.offset]
@@ -492,7 +494,7 @@ class WayBack:
             else:
                 self._failed(record, in_words(error))
         await self.memory.commit(self.plan.box.commits(self.done))
-        return sum(error is None for error in results)
+        return not results or None in results
 
     def _failed(self, record: Record, why: str) -> None:
         self.failures.append(f"{record.partition}:{record.offset}: {why}")
@@ -632,7 +634,7 @@ def redrive(
         rows = _by_destination(wanted, outcome)
         if rows:
             await output.write(b"".join(map(json_row, rows)) if as_json else _destinations_table(rows).encode())
-        return 1 if outcome.failures else 0
+        return 1 if wanted.library is not None and len(outcome.done) < len(outcome.plan.going) else 0
 
     run(work(), output)
 

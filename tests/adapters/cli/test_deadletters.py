@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from kafka_async import TopicPartition
+from kafka_async.adapters.admin import EARLIEST, LATEST
 from kafka_async.adapters.cli.commands import app
-from kafka_async.adapters.cli.deadletters import Letterbox, LetterChoice, LetterEntry
+from kafka_async.adapters.cli.deadletters import BATCH, Letterbox, LetterChoice, LetterEntry
 from kafka_async.adapters.letters import DeadLetter
+from kafka_async.errors import TopicAuthorizationFailedError
 from kafka_async.testing import HANG, Api, Cluster, ThreadedCluster
 
 T = TypeVar("T")
@@ -244,3 +246,56 @@ def test_the_record_itself_goes_back_while_it_is_there(brokers: Brokers, by_brok
 
     assert result.exit_code == 0, result.stderr
     assert brokers.back(1) == [(b"mug", BACK)]
+
+
+# --- letters that stay, and those after them -----------------------------------------------------------------------------------
+
+
+def test_letters_that_cannot_go_back_do_not_hold_up_those_after_them(brokers: Brokers) -> None:
+    for offset in range(BATCH + 1):
+        brokers.letter_of_broker(1000 + offset)  # there is no such record any more
+    brokers.letter_of_broker(brokers.job())
+
+    result = brokers.redrive()
+
+    assert result.exit_code == 1
+    assert result.stderr.count("% Not written: ") == BATCH + 1
+    assert "Wrote 1 letter back; 501 letters not." in result.stderr
+    assert brokers.back(1) == [(b"mug", BACK)]
+
+
+def test_a_letter_that_is_deleted_meanwhile_does_not_hold_up_the_others(brokers: Brokers) -> None:
+    for _ in range(3):
+        brokers.letter_of_broker(brokers.job())
+
+    def forget_the_first(cluster: Cluster) -> None:
+        asked: list[int] = []
+
+        def decide(_broker: int, request: Any) -> None:
+            """Which letters there are is read up to the end; what is to be written is read from the beginning once more."""
+            asked.extend(topic.partitions[0].timestamp for topic in request.topics if topic.name == "dead")
+            if LATEST in asked and asked[asked.index(LATEST) :].count(EARLIEST) == 2:
+                cluster.delete_before(("dead", 0), 1)
+
+        cluster.control(Api.LIST_OFFSETS, decide, keep=True)
+
+    brokers.call(forget_the_first)
+
+    result = brokers.redrive()
+
+    assert result.exit_code == 1
+    assert "% Not written: 0:0: the letter itself is gone by now" in result.stderr
+    assert "Wrote 2 letters back; 1 letter not." in result.stderr
+    assert len(brokers.back(3)) == 2
+
+
+def test_a_producer_that_writes_nothing_is_not_asked_for_each_batch(brokers: Brokers) -> None:
+    for offset in range(BATCH + 1):
+        brokers.letter_of_broker(offset, copy=b"mug")
+    brokers.call(lambda cluster: cluster.control(Api.PRODUCE, lambda *_: TopicAuthorizationFailedError, keep=True))
+
+    result = brokers.redrive()
+
+    assert result.exit_code == 1
+    assert result.stderr.count("% Not written: ") == BATCH
+    assert "Wrote no letters back; 501 letters not." in result.stderr
