@@ -230,8 +230,19 @@ def test_a_sigterm_while_programs_are_imported_ends_all_at_once(tmp_path: Path) 
         (f"{JOB}:plain", "", f"{JOB}:plain: expected an 'async def' function without arguments, got function"),
         (f"{JOB}:misconfigured", "", WRONG),
         (f"{JOB}:several", "", WRONG),
+        (f"{JOB}:mistyped", "", "unknown option 'grop_id'; did you mean 'group_id'?"),
+        (f"{JOB}:misaddressed", "", "bootstrap_servers: 'a:b' is not an address; expected 'host:port' with a port from 1 to 65535"),
     ],
-    ids=["no module", "import raises", "no such name", "not async", "wrong option", "wrong option in a task"],
+    ids=[
+        "no module",
+        "import raises",
+        "no such name",
+        "not async",
+        "wrong option",
+        "wrong option in a task",
+        "no such option",
+        "bad value",
+    ],
 )
 def test_a_program_that_cannot_run_ends_all_with_one_line(tmp_path: Path, target: str, text: str, why: str) -> None:
     (tmp_path / "program.py").write_text(text)

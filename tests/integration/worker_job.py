@@ -113,6 +113,17 @@ async def misconfigured() -> None:
     ConsumerConfig.from_properties("wrong.properties")
 
 
+async def mistyped() -> None:
+    """Have an option that no consumer has."""
+    options: dict[str, Any] = {"grop_id": "billing"}
+    KafkaConsumer("orders", **options)
+
+
+async def misaddressed() -> None:
+    """Have an option with a value that is wrong."""
+    KafkaConsumer("orders", bootstrap_servers="a:b")
+
+
 async def several() -> None:
     """Have one in a task of several."""
     async with asyncio.TaskGroup() as tasks:

@@ -6,6 +6,7 @@ What has gone back stands in the group's commit: the first letter that is left, 
 ``process(keep_done=True)`` writes it. So a choice of letters can go back now, and others later.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -17,7 +18,7 @@ from attrs import define, evolve, field, frozen
 from ...application.consumer import KafkaConsumer
 from ...config import ConsumerConfig
 from ...config.spelling import did_you_mean
-from ...errors import IllegalStateError, KafkaError, UnknownTopicOrPartitionError
+from ...errors import IllegalStateError, KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 from ...events import TopicDescription
 from ...model import OffsetAndMetadata, TopicPartition
 from ..admin import Admin, Client
@@ -28,7 +29,7 @@ from .done_maps import Committed, commit_around
 from .formats import Record, json_row
 from .offsets import kind_of_idle, milliseconds, record_place
 from .producers import Outgoing, Write, open_producer, require_producer
-from .shell import AsJson, Debug, Output, new_app, run
+from .shell import AsJson, Debug, Output, in_words, new_app, run
 from .sole_member import SoleMember
 from .tables import Cell, table
 
@@ -36,10 +37,10 @@ app = new_app("Show dead letters, and write them back to their topics.")
 
 BATCH: Final = 500
 """Records that are written before it is committed that they are."""
-_PATIENCE: Final = 30_000
-"""Milliseconds until a record that is there must have been read."""
 _WAIT: Final = 200
 """Milliseconds of a read that may find nothing."""
+_AHEAD: Final = 3_600_000
+"""Milliseconds by which a record may be dated ahead of the broker that takes it (``message.timestamp.after.max.ms``)."""
 
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="Topic that DeadLetters has written to.")]
 Letters = Annotated[
@@ -385,7 +386,8 @@ class Redrive:
                     KafkaConsumer[Any, Any](**self.options) as originals,
                     open_producer(self.library, self.options) as write,
                 ):
-                    way = WayBack(self, plan, reader, write, originals, memory)
+                    seconds = ConsumerConfig.from_options(self.options).default_api_timeout_ms / 1000
+                    way = WayBack(self, plan, reader, write, Originals(originals, seconds), memory)
                     await way.go()
         return RedriveOutcome(plan=plan, done=frozenset(way.done), failures=tuple(way.failures))
 
@@ -445,8 +447,7 @@ class WayBack:
     plan: RedrivePlan
     reader: LetterReader
     write: Write
-    originals: KafkaConsumer[Any, Any]
-    """Reads records of which letters have not everything."""
+    originals: "Originals"
     memory: SoleMember
     """Commits for the group; the others are reading."""
     failures: list[str] = field(factory=list, init=False)
@@ -454,28 +455,33 @@ class WayBack:
     done: set[tuple[int, int]] = field(factory=set, init=False)
 
     async def go(self) -> None:
-        """Write all that can be written, and commit. Stops if nothing of a batch can be."""
+        """Write all that can be written, and commit. Stops if the producer takes nothing of a batch."""
         ends = {each: end for each, end in self.plan.box.ends.items() if any(part == each.partition for part, _ in self.plan.going)}
         batch: list[Record] = []
-        left = len(self.plan.going)
+        left = set(self.plan.going)
         async for record in self.reader.records(ends):
-            if (record.partition, record.offset) not in self.plan.going:
+            if (record.partition, record.offset) not in left:
                 continue
             batch.append(record)
-            left -= 1
+            left.discard((record.partition, record.offset))
             if len(batch) >= BATCH or not left:
                 if not await self._write(batch):
                     return
                 batch = []
+        if left and await self._write(batch):
+            self.failures += [f"{partition}:{offset}: the letter itself is gone by now" for partition, offset in sorted(left)]
 
-    async def _write(self, batch: Sequence[Record]) -> int:
-        """Write letters, commit, and return how many were written."""
+    async def _write(self, batch: Sequence[Record]) -> bool:
+        """Write letters, commit, and return whether the producer has taken any. One that was given none has refused nothing."""
         ready: list[tuple[Record, Outgoing]] = []
         for record in batch:
             letter = self.plan.going[record.partition, record.offset]
-            original = await self._original(letter) if letter.incomplete else None
-            has_copy = letter.by_broker and (record.key is not None or record.value is not None)
-            if letter.incomplete and original is None and not has_copy:
+            try:
+                original = await self.originals.find(letter, record) if letter.incomplete else None
+            except KafkaError as why:
+                self._failed(record, f"the record at {_origin(letter)} cannot be read: {in_words(why)}")
+                continue
+            if letter.incomplete and original is None and not _has_copy(letter, record):
                 self._failed(record, f"the record, of which the letter has not everything, is no longer at {_origin(letter)}")
             elif original is not None and redrives(original.headers) >= self.wanted.most_redrives:
                 self._failed(record, f"it went back {redrives(original.headers)} times already (--max-redrives)")
@@ -486,9 +492,9 @@ class WayBack:
             if error is None:
                 self.done.add((record.partition, record.offset))
             else:
-                self._failed(record, str(error) or type(error).__name__)
+                self._failed(record, in_words(error))
         await self.memory.commit(self.plan.box.commits(self.done))
-        return sum(error is None for error in results)
+        return not results or None in results
 
     def _failed(self, record: Record, why: str) -> None:
         self.failures.append(f"{record.partition}:{record.offset}: {why}")
@@ -507,23 +513,69 @@ class WayBack:
             timestamp=timestamp if self.wanted.keep_timestamps and timestamp is not None and timestamp >= 0 else None,
         )
 
-    async def _original(self, letter: DeadLetter) -> Record | None:
-        """Return a record from where it was first; ``None`` if it is not there any more."""
+
+@define(eq=False)
+class Originals:
+    """Finds the records of letters that have not everything, where they were first."""
+
+    consumer: KafkaConsumer[Any, Any]
+    seconds: float
+    """How long a read may take."""
+    _partitions: dict[str, int] = field(factory=dict, init=False)
+    """How many partitions each topic has; 0: it does not exist."""
+    _silent: dict[TopicPartition, KafkaTimeoutError] = field(factory=dict, init=False)
+    """Partitions that were waited for in vain. They are not waited for again for each of their letters."""
+
+    async def find(self, letter: DeadLetter, record: Record) -> Record | None:
+        """Return what a letter, which is ``record``, is about; ``None`` if it is not there any more.
+
+        Raises ``KafkaError`` if that cannot be told.
+        """
+        if letter.source in self._silent:
+            raise self._silent[letter.source]
         try:
-            begin = (await self.originals.beginning_offsets([letter.source]))[letter.source]
-            end = (await self.originals.end_offsets([letter.source]))[letter.source]
-        except KafkaError:
+            found = await self._at(letter.source, letter.source_offset)
+        except KafkaTimeoutError as error:
+            self._silent[letter.source] = error
+            raise
+        return found if found is not None and _is_original(found, letter, record) else None
+
+    async def _at(self, source: TopicPartition, offset: int) -> Record | None:
+        if source.partition >= await self._count(source.topic):
             return None
-        if not begin <= letter.source_offset < end:
+        begin = (await self.consumer.beginning_offsets([source]))[source]
+        end = (await self.consumer.end_offsets([source]))[source]
+        if not begin <= offset < end:
             return None
-        self.originals.assign([letter.source])
-        self.originals.seek(letter.source, letter.source_offset)
-        found = await self.originals.getmany(timeout_ms=_PATIENCE, max_records=1)
-        for record in found.get(letter.source, ()):
-            same = letter.left_out is None or record.serialized_value_size == letter.left_out
-            if record.offset == letter.source_offset and same:
-                return record
-        return None
+        self.consumer.assign([source])
+        self.consumer.seek(source, offset)
+        try:
+            async with asyncio.timeout(self.seconds):
+                while await self.consumer.position(source) <= offset:
+                    for record in (await self.consumer.getmany(timeout_ms=_WAIT, max_records=1)).get(source, ()):
+                        return record if record.offset == offset else None
+        except TimeoutError:
+            raise KafkaTimeoutError(f"nothing of {source} came within {self.seconds:g} s") from None
+        return None  # compacted, and what comes after it are no records
+
+    async def _count(self, topic: str) -> int:
+        if topic not in self._partitions:
+            found = (await self.consumer.describe_topics(topic)).topics.get(topic)
+            self._partitions[topic] = len(found.partitions) if found is not None else 0
+        return self._partitions[topic]
+
+
+def _is_original(found: Record, letter: DeadLetter, record: Record) -> bool:
+    """Whether a record is the one of a letter: the topic may have been deleted since, and created again."""
+    if letter.left_out is not None:
+        return (found.key, found.timestamp, found.serialized_value_size) == (record.key, letter.timestamp, letter.left_out)
+    if _has_copy(letter, record):
+        return bool((found.key, found.value) == (record.key, record.value))
+    return found.timestamp <= letter.written_at + _AHEAD
+
+
+def _has_copy(letter: DeadLetter, record: Record) -> bool:
+    return letter.by_broker and (record.key is not None or record.value is not None)
 
 
 @app.command()
@@ -582,7 +634,7 @@ def redrive(
         rows = _by_destination(wanted, outcome)
         if rows:
             await output.write(b"".join(map(json_row, rows)) if as_json else _destinations_table(rows).encode())
-        return 1 if outcome.failures else 0
+        return 1 if wanted.library is not None and len(outcome.done) < len(outcome.plan.going) else 0
 
     run(work(), output)
 

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Final, Self
 
 import typer
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ...application.consumer import KafkaConsumer
 from ...config import ConsumerConfig
@@ -14,12 +14,12 @@ from ...config.spelling import did_you_mean
 from ...errors import GroupIdNotFound, IllegalStateError, KafkaError
 from ...model import OffsetAndMetadata, TopicPartition
 from ...trace import first_of, partition_names
-from ..admin import LETTERS_TO, Admin, Client, DeadLetterTopic, DescribedMember, Group, GroupListing, ShareOffset, batches, certain
+from ..admin import LETTERS_TO, Admin, Client, DeadLetterTopic, DescribedMember, Group, GroupListing, ShareOffset, batches
 from .consumer_options import Brokers, CommandConfig, Settings, admin_options
 from .done_maps import Committed, read_maps
 from .formats import json_row
 from .launch import to_stderr
-from .shell import AsJson, Debug, new_app, start
+from .shell import AsJson, Debug, in_words, new_app, start
 from .tables import AtLeast, printable, table
 
 app = new_app("List, describe and configure groups.")
@@ -183,15 +183,40 @@ async def _lags(admin: Admin, shown: Collection[GroupListing], options: Mapping[
     offsets = [group for group in shown if group.kind in ("", "classic", "consumer")]
 
     async def attempt() -> tuple[dict[str, Any], dict[str, Any]]:
-        shares = certain(await batches.share_offsets_many(admin.client, shown, seconds))
-        return shares, certain(await batches.committed_many(admin.client, offsets, seconds))
+        shares = await batches.share_offsets_many(admin.client, shown, seconds)
+        found = await batches.committed_many(admin.client, offsets, seconds)
+        for error in _refused(shares | found).values():
+            if error.retriable:
+                raise error
+        return shares, found
 
     shares, found = await admin.client.persist(attempt)
-    committed = {name: certain(outcomes) for name, outcomes in found.items()}
+    committed = {name: _told(outcome) for name, outcome in found.items()}
     async with KafkaConsumer[Any, Any](**options) as lookups:
         ends = await ends_of(lookups, {partition for each in committed.values() for partition in each})
-    lags |= {name: KnownLag.of([row.lag for row in share_progress(certain(outcomes))]) for name, outcomes in shares.items()}
-    return lags | {name: KnownLag.of([row.lag for row in progress(each, ends)]) for name, each in committed.items()}
+    lags |= {name: KnownLag.of([row.lag for row in share_progress(_told(outcome))]) for name, outcome in shares.items()}
+    lags |= {name: KnownLag.of([row.lag for row in progress(each, ends)]) for name, each in committed.items()}
+    for name, error in _refused(shares | found).items():
+        to_stderr(f"{printable(f'kafka-async: the lag of group {name!r} is not known: {in_words(error)}')}\n")
+        lags[name] = evolve(lags[name], complete=False)
+    return lags
+
+
+def _refused(found: Mapping[str, Any]) -> dict[str, KafkaError]:
+    """Return an error of each group that has one, or has a partition with one; the one that may pass, if there are several."""
+    refused: dict[str, KafkaError] = {}
+    for name, outcome in found.items():
+        each = [outcome] if isinstance(outcome, KafkaError) else outcome.values()
+        errors = [error for error in each if isinstance(error, KafkaError)]
+        if errors:
+            refused[name] = max(errors, key=lambda error: error.retriable)
+    return refused
+
+
+def _told(outcome: Mapping[TopicPartition, Any] | KafkaError) -> dict[TopicPartition, Any]:
+    """Return what was told of the partitions of a group."""
+    told = {} if isinstance(outcome, KafkaError) else outcome
+    return {partition: each for partition, each in told.items() if not isinstance(each, KafkaError)}
 
 
 def _listing_json(group: GroupListing, lags: Mapping[str, KnownLag] | None) -> bytes:

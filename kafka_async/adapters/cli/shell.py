@@ -196,9 +196,7 @@ class Output:
         """Write what went wrong as one line, and return what ends the program."""
         if self.debug:
             logging.getLogger("kafka_async").error("traceback follows", exc_info=error)
-        text = " ".join(map(str, error.args)) if isinstance(error, BrokerResponseError) else str(error)  # without Kafka's code
-        text = self.spelled(" ".join(text.split()))
-        to_stderr(f"kafka-async: {printable(text) or type(error).__name__}\n")
+        to_stderr(f"kafka-async: {printable(self.spelled(in_words(error)))}\n")
         return self.end(USAGE_ERROR if isinstance(error, ImportError) else self.failed)  # an extra that an option needs is missing
 
     def end(self, code: int) -> "typer.Exit":
@@ -209,6 +207,12 @@ class Output:
             os._exit(code)
         self._thread.shutdown()
         return typer.Exit(code)
+
+
+def in_words(error: BaseException) -> str:
+    """Return what went wrong as one line, without Kafka's code."""
+    text = " ".join(map(str, error.args)) if isinstance(error, BrokerResponseError) else str(error)
+    return " ".join(text.split()) or type(error).__name__
 
 
 def _joined(records: Sequence[Record], write: Writer) -> tuple[bytes, ValueError | None]:

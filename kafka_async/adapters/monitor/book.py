@@ -2,8 +2,8 @@
 
 Pure: the time is an argument, and what a poll found is a value (``Findings``).
 
-What a broker does not answer stays as it was, and grows older. A group that its own broker no longer lists is forgotten; one that
-comes back as another kind of group begins anew.
+What a broker does not answer stays as it was, and grows older. A group that no broker lists any more is forgotten, once all have
+answered; one that comes back as another kind of group begins anew.
 """
 
 from collections import deque
@@ -127,8 +127,6 @@ class Book:
     allowed: int = 0
     topic: str | None = None
     """Only partitions of this topic, and groups that have one; ``None``: all."""
-    vanished: bool = field(default=False, init=False)
-    """Groups are no longer listed by their brokers: they were deleted, or have moved to a broker that has just joined."""
     _groups: dict[str, _Known] = field(factory=dict)
     _logs: _Logs = field(factory=_Logs)
     _answered: dict[int, float] = field(factory=dict)
@@ -158,6 +156,15 @@ class Book:
             or number - known.told >= RARELY
         ]
         return sorted(wanted, key=lambda listing: self._groups[listing.group_id].told if listing.group_id in self._groups else -1)
+
+    def lost(self, listed: Mapping[int, Collection[GroupListing] | KafkaError]) -> set[str]:
+        """Return the groups that no broker lists any more; none while a broker does not answer, which may have got them."""
+        names: set[str] = set()
+        for outcome in listed.values():
+            if isinstance(outcome, KafkaError):
+                return set()
+            names.update(listing.group_id for listing in outcome)
+        return self._groups.keys() - names
 
     def partitions(
         self, offsets: Mapping[str, Offsets | KafkaError], groups: Mapping[str, Group | KafkaError]
@@ -219,7 +226,6 @@ class Book:
     def take(self, now: float, poll: Findings) -> None:
         """Take what a poll found. ``now``: when it ended."""
         self._number += 1
-        self.vanished = False
         self._logs.take(now, poll)
         self._errors += sum(
             isinstance(each, KafkaError)
@@ -234,11 +240,8 @@ class Book:
             self._answered[node] = now
             self._notes.pop(node, None)
             listed |= {listing.group_id: listing for listing in outcome}
-        silent = {node for node, outcome in poll.listed.items() if isinstance(outcome, KafkaError)}
-        for name, known in list(self._groups.items()):
-            if name not in listed and known.listing.coordinator not in silent:
-                del self._groups[name]
-                self.vanished = True
+        for name in self.lost(poll.listed):
+            del self._groups[name]
         for listing in listed.values():
             self._take_group(now, poll, listing)
         for name, known in self._groups.items():
@@ -281,11 +284,11 @@ class Book:
         known.taken_at = now  # of a group that is asked rarely: its broker still lists it without members
         share = known.listing.kind == "share"
         owned = set(_owned(known.group))
-        wanted = [part for part in known.offsets.keys() | owned if self.topic in (None, part.topic)]
-        for part in known.windows.keys() - set(wanted):
+        wanted = self._wanted(known, owned)
+        for part in known.windows.keys() - wanted:
             if known.windows[part].is_over:
                 del known.windows[part]
-        for part in {*wanted, *known.windows}:
+        for part in wanted | known.windows.keys():
             offset = known.offsets.get(part)
             unheard = part in self._logs.failed or (part in poll.layout.leaders and part not in poll.ends)
             if isinstance(offset, KafkaError) or unheard:
@@ -295,6 +298,10 @@ class Book:
         if (lag := _total(known.windows.values())) is not None:
             known.history.append(lag)
         known.idle = known.listing.state == "Empty" and (lag == 0 or known.quiet >= INTERVALS)
+
+    def _wanted(self, known: _Known, owned: Collection[TopicPartition]) -> set[TopicPartition]:
+        """Return the partitions that a group has now."""
+        return {part for part in {*known.offsets, *owned} if self.topic in (None, part.topic)}
 
     def _seen(self, part: TopicPartition, offset: OffsetAndMetadata | ShareOffset | None, share: bool, layout: Layout) -> Seen:
         end = self._logs.end(part) if part in layout.leaders else None
@@ -354,8 +361,9 @@ class Book:
         owners = _owners(known.group)
         parts = tuple(
             self._partition(now, part, window, self._members(known, part, owned), owners.get(part))
-            for part, window in sorted(known.windows.items())
-            if window.last is not None
+            if (window := known.windows.get(part)) is not None and window.last is not None
+            else _untold(part, owners.get(part))
+            for part in sorted(known.windows.keys() | self._wanted(known, owned))
         )
         known_lags = [part.lag for part in parts if part.lag is not None]
         status, notes = self._status(now, known, parts)
@@ -399,7 +407,7 @@ class Book:
         verdict = Judgement(Status.UNKNOWN, f"not told for {told:.0f} s") if late else window.judge(now, members)
         rates = window.rates(self._rates_since)
         last = window.last
-        assert last is not None  # noqa: S101  # those without a sample are not shown
+        assert last is not None  # noqa: S101  # the caller has looked
         times = self._logs.times.get(part)
         age = None
         if times is not None and (oldest := window.oldest) is not None and last.lag is not None:
@@ -420,6 +428,26 @@ class Book:
             lost=last.lost,
             retention_in=window.retention_in(now),
         )
+
+
+def _untold(part: TopicPartition, owner: str | None) -> PartitionView:
+    """Return a partition whose end, or what is committed there, no broker has told yet. Without it the lag would look complete."""
+    return PartitionView(
+        partition=part,
+        status=Status.UNKNOWN,
+        note="not told yet",
+        lag=None,
+        committed=None,
+        end=None,
+        start=None,
+        age=None,
+        owner=owner,
+        unmoved=None,
+        in_rate=None,
+        out_rate=None,
+        lost=0,
+        retention_in=None,
+    )
 
 
 def _owned(group: Group | None) -> Iterator[TopicPartition]:

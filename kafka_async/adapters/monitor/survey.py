@@ -97,8 +97,6 @@ class Survey:
             missing=self._missing(listed),
         )
         self.book.take(now, poll)
-        if self.book.vanished:
-            self._layout_at = float("-inf")
         await self._date()
         return self.book.snapshot(self._now(), poll)
 
@@ -156,6 +154,12 @@ class Survey:
         async with anyio.create_task_group() as tasks:
             for node in await self._coordinators():
                 tasks.start_soon(ask, node)
+        if self.book.lost(listed):  # they were deleted, or have moved to a broker that has just joined and was not asked
+            self._layout_at = float("-inf")
+            await self._look_around(self._now())
+            async with anyio.create_task_group() as tasks:
+                for node in set(self.admin.client.nodes) - listed.keys():
+                    tasks.start_soon(ask, node)
         self._silent = frozenset(node for node, each in listed.items() if isinstance(each, KafkaError) and each.retriable)
         return listed, groups, offsets
 

@@ -113,7 +113,10 @@
     const data = JSON.parse(event.data);
     const known = new Map([...body.rows].map((row) => [row.dataset.key, row]));
     const said = data.rows.map((row) => drawRow(row, known)).filter(Boolean);
-    for (const key of data.gone) if (known.has(key)) known.get(key).remove();
+    // The first event of a stream knows nothing of what is here: a group may have gone while nobody listened.
+    const named = new Set(data.rows.map((row) => row.key));
+    const gone = data.all ? [...known.keys()].filter((key) => !named.has(key)) : data.gone;
+    for (const key of gone) if (known.has(key)) known.get(key).remove();
     if (said.length) changes.textContent = said.join(", ");
     if (data.summary) setText(document.getElementById("summary"), data.summary);
     if (data.facts) for (const place of document.querySelectorAll("[data-fact]")) setText(place, data.facts[place.dataset.fact]);

@@ -42,6 +42,20 @@ PARTITION_COLUMNS: Final = (
     ("owner", "Owner"),
     ("note", "Note"),
 )
+FACTS: Final = (
+    ("status", "Status"),
+    ("state", "State"),
+    ("type", "Type"),
+    ("members", "Members"),
+    ("lag", "Lag"),
+    ("behind", "Behind"),
+    ("in", "In/s"),
+    ("out", "Out/s"),
+    ("clear", "Clear in"),
+    ("rebalances", "Rebalances in the last hour"),
+    ("retention", "Deleted unread in"),
+    ("notes", "Notes"),
+)
 _WIDTH, _HEIGHT = 120, 24
 
 
@@ -61,6 +75,12 @@ def group_cells(group: GroupView) -> dict[str, str]:
         "clear": duration(group.clear_in) if group.status not in (Status.OK, Status.UNKNOWN) else NOTHING,
         "worst": str(lagging.partition) if lagging is not None else NOTHING,
     }
+
+
+def group_facts(group: GroupView) -> dict[str, str]:
+    """Return what the page of a group says about all of it, as text."""
+    facts = {**group_cells(group), "state": group.state or "?", "rebalances": str(group.rebalances_hour)}
+    return facts | {"retention": duration(group.retention_in), "notes": "; ".join(group.notes) or NOTHING}
 
 
 def partition_cells(part: PartitionView) -> dict[str, str]:
@@ -114,22 +134,8 @@ def overview(snapshot: Snapshot | None, interval: float) -> str:
 
 def group_page(snapshot: Snapshot, group: GroupView, interval: float) -> str:
     """Return the page of a group."""
-    cells = group_cells(group)
-    facts = [
-        ("status", "Status", cells["status"]),
-        ("state", "State", group.state or "?"),
-        ("type", "Type", cells["type"]),
-        ("members", "Members", cells["members"]),
-        ("lag", "Lag", cells["lag"]),
-        ("behind", "Behind", cells["behind"]),
-        ("in", "In/s", cells["in"]),
-        ("out", "Out/s", cells["out"]),
-        ("clear", "Clear in", cells["clear"]),
-        ("rebalances", "Rebalances in the last hour", str(group.rebalances_hour)),
-        ("retention", "Deleted unread in", duration(group.retention_in)),
-        ("notes", "Notes", "; ".join(group.notes) or NOTHING),
-    ]
-    told = "".join(f'<dt>{escape(title)}</dt><dd data-fact="{name}">{escape(text)}</dd>' for name, title, text in facts)
+    facts = group_facts(group)
+    told = "".join(f'<dt>{escape(title)}</dt><dd data-fact="{name}">{escape(facts[name])}</dd>' for name, title in FACTS)
     parts = sorted(group.partitions, key=lambda part: (-part.status.severity, -(part.lag or 0), part.partition))
     rows = "".join(_row(str(part.partition), partition_cells(part), part.status, PARTITION_COLUMNS) for part in parts)
     members = "".join(
@@ -169,15 +175,18 @@ def event_row(group: GroupView, interval: float) -> dict[str, Any]:
 
 def event_group(group: GroupView, interval: float) -> dict[str, Any]:
     """Return what the page of a group needs to draw itself again."""
-    facts = {**group_cells(group), "state": group.state or "?", "rebalances": str(group.rebalances_hour)}
-    facts |= {"retention": duration(group.retention_in), "notes": "; ".join(group.notes) or NOTHING}
     return {
-        "facts": facts,
+        "facts": group_facts(group),
         "trend": trend(group.history, interval),
         "rows": [
             {"key": str(part.partition), "status": part.status.value, "cells": partition_cells(part)} for part in group.partitions
         ],
     }
+
+
+def event_gone() -> dict[str, Any]:
+    """Return what the page of a group needs once the group is gone."""
+    return {"facts": {name: NOTHING for name, _ in FACTS} | {"status": "gone", "notes": "the group is gone"}, "rows": []}
 
 
 def _about(snapshot: Snapshot) -> str:

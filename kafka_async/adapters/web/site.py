@@ -132,18 +132,19 @@ class Site:
     # --- events ----------------------------------------------------------------------------------------------------------------
 
     def event(self, request: WebRequest, before: Snapshot | None, now: Snapshot) -> dict[str, Any]:
-        """Return what is to be told to a page: of all groups those that changed, of one group everything."""
+        """Return what is to be told to a page: of all groups those that changed, of one group everything.
+
+        ``all``: there are no other rows.
+        """
         if (name := request.query.get("group")) is not None:
             group = now.find(name)
-            if group is None:
-                return {"rows": [], "gone": [], "summary": "the group is gone"}
-            known = before.find(name) if before is not None else None
-            gone = {part.partition for part in known.partitions} - {part.partition for part in group.partitions} if known else ()
-            return {**pages.event_group(group, self.interval), "gone": [str(part) for part in gone], "summary": ""}
+            told = pages.event_gone() if group is None else pages.event_group(group, self.interval)
+            return {**told, "all": True, "gone": [], "summary": ""}
         shown = {group.name: pages.event_row(group, self.interval) for group in now.groups[: pages.MOST]}
         old = {group.name: pages.event_row(group, self.interval) for group in before.groups[: pages.MOST]} if before else {}
         return {
             "rows": [row for name, row in shown.items() if old.get(name) != row],
+            "all": before is None,
             "gone": sorted(old.keys() - shown.keys()),
             "summary": pages.caption(now.groups),
         }

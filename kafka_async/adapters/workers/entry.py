@@ -36,6 +36,8 @@ REFUSED: Final = 2
 """Exit code of a program that cannot run as it is."""
 LATER: Final = 75
 """That of one that may run later: EX_TEMPFAIL, as in ``sysexits.h``."""
+_ASSEMBLING: Final = (("kafka_async.application.parts", "assemble"), ("kafka_async.application.share.parts", "assemble_share"))
+"""Modules and functions that make a consumer of its options."""
 
 
 class RefusedProgram(Exception):
@@ -187,7 +189,7 @@ def main() -> None:
     except RefusedProgram as error:
         parent.send(CannotRun(str(error)))
         sys.exit(REFUSED)
-    except (KafkaError, ExceptionGroup) as error:  # a group: of the program's tasks
+    except (KafkaError, TypeError, ValueError, ExceptionGroup) as error:  # a group: of the program's tasks
         why = reason(error)
         if why is None:
             raise
@@ -198,11 +200,23 @@ def main() -> None:
 def reason(error: Exception) -> CannotRun | None:
     """Return why the program cannot run, now or at all; ``None``: it has failed, and people want the traceback."""
     errors = list(_alone(error))
-    if all(isinstance(each, KafkaConfigurationError) for each in errors):
+    if all(isinstance(each, KafkaConfigurationError) or _is_of_options(each) for each in errors):
         return CannotRun(str(errors[0]))
     if all(isinstance(each, KafkaError) and each.retriable for each in errors):
         return CannotRun(f"{type(errors[0]).__name__}: {errors[0]}", for_now=True)
     return None
+
+
+def _is_of_options(error: Exception) -> bool:
+    """Whether an option is wrong: one that no consumer has, or a bad value. Other errors of these types are faults of a program.
+
+    Options are checked where a consumer is made, or its configuration.
+    """
+    return isinstance(error, TypeError | ValueError) and any(
+        f"{module}.".startswith("kafka_async.config.") or (module, frame.f_code.co_name) in _ASSEMBLING
+        for frame, _ in traceback.walk_tb(error.__traceback__)
+        if (module := frame.f_globals.get("__name__")) is not None
+    )
 
 
 def _alone(error: Exception) -> Iterator[Exception]:

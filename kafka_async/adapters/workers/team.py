@@ -122,6 +122,8 @@ class WorkerSlot:
     """The last one of the process that there is."""
     assigned_once: bool = False
     """Some process of it has been assigned partitions."""
+    is_awaited: bool = False
+    """It was told that the others wait for its process."""
 
     @property
     def has_process(self) -> bool:
@@ -169,7 +171,7 @@ class Team:
         """Its process runs."""
         STAGES.move(slot, WorkerEvent.START)
         slot.started_at = slot.heard_at = now
-        slot.kill_at, slot.report, slot.outdated, slot.is_ill = inf, None, False, False
+        slot.kill_at, slot.report, slot.outdated, slot.is_ill, slot.is_awaited = inf, None, False, False, False
         slot.starts += 1
         if slot in self._renewing:  # it has just become new
             self._renewing.remove(slot)
@@ -279,7 +281,10 @@ class Team:
         return True
 
     def renew(self) -> None:
-        """Replace all, one after the other: the next one when the one before has been assigned partitions."""
+        """Replace all, one after the other: the next one when the one before has been assigned partitions.
+
+        One that such a renewal waits for is replaced at once: it may never be assigned any.
+        """
         self._renewing.extend(slot for slot in self.slots if slot.has_process and not self._is_to_go(slot))
 
     def reload(self, now: float) -> None:
@@ -338,12 +343,27 @@ class Team:
     def _go_on_renewing(self, now: float) -> None:
         """Choose the next one to be replaced, once the one before has been assigned partitions."""
         if self._replaced is not None and not self._replaced.is_back(now, self.policy.silent_after):
+            self._wait_for(self._replaced, now)
             return
         self._replaced = None
         while self._renewing and self._replaced is None:
             slot = self._renewing.popleft()
             if slot.has_process and slot.state is not Stage.ENDING:
                 slot.outdated, self._replaced = True, slot
+
+    def _wait_for(self, slot: WorkerSlot, now: float) -> None:
+        """The others stay as they are: they work. Whoever mends what this one waits for cannot know that without being told."""
+        if slot in self._renewing:  # it was asked for once more
+            self._renewing.remove(slot)
+            slot.outdated = slot.outdated or slot.state in (Stage.BOOTING, Stage.RUNNING)
+        elif self._renewing and not slot.is_awaited and slot.state is Stage.RUNNING:
+            runs = now - slot.started_at
+            if runs >= self.policy.silent_after:
+                slot.is_awaited = True
+                self.news.append(
+                    f"worker {slot.number} has run for {runs:.0f} s without partitions: the others are not replaced before it has "
+                    "some; SIGHUP replaces it once more"
+                )
 
     def next_at(self, now: float) -> float:
         """Return when there is something to do, if nothing happens before."""

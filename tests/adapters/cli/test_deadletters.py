@@ -1,16 +1,25 @@
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import pytest
 
 pytest.importorskip("typer")
 
 import typer
+from attrs import define
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner, Result
 
 from kafka_async import TopicPartition
-from kafka_async.adapters.cli.deadletters import Letterbox, LetterChoice, LetterEntry
+from kafka_async.adapters.admin import EARLIEST, LATEST
+from kafka_async.adapters.cli.commands import app
+from kafka_async.adapters.cli.deadletters import BATCH, Letterbox, LetterChoice, LetterEntry
 from kafka_async.adapters.letters import DeadLetter
+from kafka_async.errors import TopicAuthorizationFailedError
+from kafka_async.testing import HANG, Api, Cluster, ThreadedCluster
+
+T = TypeVar("T")
 
 DEAD = TopicPartition("orders-dead", 0)
 
@@ -89,3 +98,204 @@ def test_a_choice_that_a_commit_has_no_room_for_is_seen_before_anything_is_writt
 
     assert not read.has_room(every_other)
     assert read.has_room({(0, each) for each in range(8000)})
+
+
+# --- the way back of what has to be read where it was ----------------------------------------------------------------------------
+
+JOB = TopicPartition("jobs", 0)
+PRODUCED, WRITTEN, MUCH_LATER = 1_000_000, 1_060_000, 1_060_000 + 3_600_001
+"""Milliseconds: when jobs are produced, when letters about them are written, and later than any clock of theirs may be ahead."""
+HEADERS = [("trace", b"1")]
+BACK = [*HEADERS, ("dead-letter-redrives", b"1")]
+
+
+@define
+class Brokers:
+    """A simulated cluster with jobs, and letters about them."""
+
+    threaded: ThreadedCluster
+
+    def call(self, work: Callable[[Cluster], T]) -> T:
+        return self.threaded.call(work).result()
+
+    def job(self, value: bytes = b"mug", timestamp: int = PRODUCED) -> int:
+        """Produce a job; return its offset."""
+        return self.call(
+            lambda cluster: cluster.produce("jobs", key="k", value=value, headers=HEADERS, partition=0, timestamp=timestamp)
+        )[1]
+
+    def letter_of_broker(self, offset: int, copy: bytes | None = None) -> None:
+        """Write a letter as brokers do; ``copy``: the value, if it has a copy of the record."""
+        texts = {"topic": "jobs", "partition": 0, "offset": offset, "group": "g", "delivery.count": 5, "message": "given up"}
+        headers = [(f"__dlq.errors.{name}", str(text).encode()) for name, text in texts.items()]
+        self._write(None if copy is None else b"k", copy, headers)
+
+    def letter_without_value(self, offset: int, size: int) -> None:
+        """Write a letter as ``DeadLetters`` does if the value is too large for it."""
+        texts = {"topic": "jobs", "partition": 0, "offset": offset, "timestamp": PRODUCED, "exception": "E", "reason": "no"}
+        texts |= {"attempts": 1, "value-left-out": size}
+        self._write(b"k", b"", [*HEADERS, *((f"dead-letter-{name}", str(text).encode()) for name, text in texts.items())])
+
+    def _write(self, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]) -> None:
+        self.call(lambda cluster: cluster.produce("dead", key=key, value=value, headers=headers, partition=0, timestamp=WRITTEN))
+
+    def redrive(self, *arguments: str) -> Result:
+        quick = ("-X", "default.api.timeout.ms=1500", "-X", "fetch.max.wait.ms=50")
+        return CliRunner().invoke(
+            app, ["deadletters", "redrive", "dead", "-b", self.threaded.bootstrap, *quick, "--execute", *arguments]
+        )
+
+    def back(self, first: int) -> list[tuple[bytes | None, list[tuple[str, bytes | None]]]]:
+        """Return the values and headers of jobs from an offset on."""
+        written = self.call(lambda cluster: cluster.records("jobs"))
+        return [(record.value, list(record.headers)) for record in written if record.offset >= first]
+
+
+@pytest.fixture
+def brokers() -> Iterator[Brokers]:
+    pytest.importorskip("aiokafka")
+
+    def make(cluster: Cluster) -> None:
+        cluster.topic("jobs")
+        cluster.topic("dead")
+
+    with ThreadedCluster(Cluster()) as threaded:
+        threaded.call(make).result()
+        yield Brokers(threaded)
+
+
+def unanswered(cluster: Cluster, api: Api) -> Callable[[], None]:
+    """Leave requests of an API about the topic of jobs unanswered; return what ends this."""
+    topic_id = cluster.simulated.topics["jobs"].id
+
+    def decide(_broker: int, request: Any) -> object:
+        about = {getattr(topic, "name", None) or getattr(topic, "topic_id", None) for topic in request.topics}
+        return HANG if about & {"jobs", topic_id} else None
+
+    return cluster.control(api, decide, keep=True)
+
+
+@pytest.mark.parametrize("api", [Api.LIST_OFFSETS, Api.FETCH])
+def test_a_letter_whose_record_cannot_be_read_stays_though_it_has_a_copy(brokers: Brokers, api: Api) -> None:
+    for _ in range(3):
+        brokers.letter_of_broker(brokers.job(), copy=b"mug")
+    end = brokers.call(lambda cluster: unanswered(cluster, api))
+
+    result = brokers.redrive()
+
+    assert result.exit_code == 1
+    assert "% Not written: 0:0: the record at jobs:0:0 cannot be read: " in result.stderr
+    assert "Wrote no letters back; 3 letters not." in result.stderr
+    assert brokers.back(3) == []
+
+    brokers.call(lambda cluster: cluster.cut())
+    end()
+    result = brokers.redrive()
+    assert result.exit_code == 0, result.stderr
+    assert brokers.back(3) == [(b"mug", BACK)] * 3
+
+
+def test_a_copy_goes_back_in_place_of_the_record_of_another_topic(brokers: Brokers) -> None:
+    brokers.letter_of_broker(brokers.job(), copy=b"mug")
+    brokers.call(lambda cluster: cluster.recreate("jobs"))
+    brokers.job(b"healthy")
+
+    result = brokers.redrive()
+
+    assert result.exit_code == 0, result.stderr
+    assert brokers.back(1) == [(b"mug", [("dead-letter-redrives", b"1")])]
+
+
+def test_a_copy_goes_back_if_its_topic_is_gone(brokers: Brokers) -> None:
+    brokers.letter_of_broker(brokers.job(), copy=b"mug")
+    brokers.call(lambda cluster: cluster.delete("jobs"))
+    brokers.call(lambda cluster: cluster.topic("others"))
+
+    result = brokers.redrive("--to", "others")
+
+    assert result.exit_code == 0, result.stderr
+    assert [record.value for record in brokers.call(lambda cluster: cluster.records("others"))] == [b"mug"]
+
+
+@pytest.mark.parametrize("by_broker", [True, False])
+def test_a_record_of_another_topic_does_not_go_back_in_place_of_a_letter(brokers: Brokers, by_broker: bool) -> None:
+    offset = brokers.job()
+    if by_broker:
+        brokers.letter_of_broker(offset)
+    else:
+        brokers.letter_without_value(offset, len(b"mug"))
+    brokers.call(lambda cluster: cluster.recreate("jobs"))
+    brokers.job(b"cup", timestamp=MUCH_LATER)
+
+    result = brokers.redrive()
+
+    assert result.exit_code == 1
+    assert "% Not written: 0:0: the record, of which the letter has not everything, is no longer at jobs:0:0" in result.stderr
+    assert brokers.back(1) == []
+
+
+@pytest.mark.parametrize("by_broker", [True, False])
+def test_the_record_itself_goes_back_while_it_is_there(brokers: Brokers, by_broker: bool) -> None:
+    offset = brokers.job()
+    if by_broker:
+        brokers.letter_of_broker(offset)
+    else:
+        brokers.letter_without_value(offset, len(b"mug"))
+
+    result = brokers.redrive()
+
+    assert result.exit_code == 0, result.stderr
+    assert brokers.back(1) == [(b"mug", BACK)]
+
+
+# --- letters that stay, and those after them -----------------------------------------------------------------------------------
+
+
+def test_letters_that_cannot_go_back_do_not_hold_up_those_after_them(brokers: Brokers) -> None:
+    for offset in range(BATCH + 1):
+        brokers.letter_of_broker(1000 + offset)  # there is no such record any more
+    brokers.letter_of_broker(brokers.job())
+
+    result = brokers.redrive()
+
+    assert result.exit_code == 1
+    assert result.stderr.count("% Not written: ") == BATCH + 1
+    assert "Wrote 1 letter back; 501 letters not." in result.stderr
+    assert brokers.back(1) == [(b"mug", BACK)]
+
+
+def test_a_letter_that_is_deleted_meanwhile_does_not_hold_up_the_others(brokers: Brokers) -> None:
+    for _ in range(3):
+        brokers.letter_of_broker(brokers.job())
+
+    def forget_the_first(cluster: Cluster) -> None:
+        asked: list[int] = []
+
+        def decide(_broker: int, request: Any) -> None:
+            """Which letters there are is read up to the end; what is to be written is read from the beginning once more."""
+            asked.extend(topic.partitions[0].timestamp for topic in request.topics if topic.name == "dead")
+            if LATEST in asked and asked[asked.index(LATEST) :].count(EARLIEST) == 2:
+                cluster.delete_before(("dead", 0), 1)
+
+        cluster.control(Api.LIST_OFFSETS, decide, keep=True)
+
+    brokers.call(forget_the_first)
+
+    result = brokers.redrive()
+
+    assert result.exit_code == 1
+    assert "% Not written: 0:0: the letter itself is gone by now" in result.stderr
+    assert "Wrote 2 letters back; 1 letter not." in result.stderr
+    assert len(brokers.back(3)) == 2
+
+
+def test_a_producer_that_writes_nothing_is_not_asked_for_each_batch(brokers: Brokers) -> None:
+    for offset in range(BATCH + 1):
+        brokers.letter_of_broker(offset, copy=b"mug")
+    brokers.call(lambda cluster: cluster.control(Api.PRODUCE, lambda *_: TopicAuthorizationFailedError, keep=True))
+
+    result = brokers.redrive()
+
+    assert result.exit_code == 1
+    assert result.stderr.count("% Not written: ") == BATCH
+    assert "Wrote no letters back; 501 letters not." in result.stderr

@@ -1,17 +1,29 @@
 import json
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from attrs import evolve
 
 pytest.importorskip("typer")
 
+from typer.testing import CliRunner, Result
+
 from kafka_async import OffsetAndMetadata, TopicPartition
 from kafka_async.adapters.admin import DeadLetterTopic, DescribedMember, Group
+from kafka_async.adapters.cli.commands import app
 from kafka_async.adapters.cli.done_maps import Committed
 from kafka_async.adapters.cli.groups import KnownLag, description, description_json, ends_of, names_of, progress
 from kafka_async.application.processing.encoding import encode
 from kafka_async.model import Node
+from kafka_async.testing import Api, Cluster, ThreadedCluster
 from kafka_async.testing.simulation import FakeCluster
+from kafka_async.wire.messages import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
 from tests.application.support import consumer_on
 from tests.virtual import run_virtual
 
@@ -190,3 +202,70 @@ def test_the_total_is_complete_if_the_lag_of_each_group_is() -> None:
     assert KnownLag.total([known, nothing]).cell == 4
     assert str(KnownLag.total([known, partly, nothing]).cell) == ">=10"
     assert KnownLag.total([]).cell is None
+
+
+# --- all of them, if one is refused ----------------------------------------------------------------------------------------------
+
+DENIED, LOADING = 30, 14
+
+
+@pytest.fixture
+def cluster() -> Iterator[ThreadedCluster]:
+    """Two groups that are two records behind, each in a partition of its own."""
+
+    def write(cluster: Cluster) -> None:
+        parts = cluster.topic("orders", 2)
+        for name, part in zip(("allowed", "denied"), parts, strict=True):
+            cluster.produce_many("orders", ["x"] * 5, partition=part.partition)
+            member = cluster.join(name, partitions=[part])
+            member.commit({part: 3})
+            member.leave()
+
+    with ThreadedCluster(Cluster()) as cluster:
+        cluster.call(write).result()
+        yield cluster
+
+
+def list_with_lag(cluster: ThreadedCluster, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["groups", "list", "--lag", "-b", cluster.bootstrap, *arguments])
+
+
+def refusing(code: int, code_of_a_partition: int = 0) -> OffsetFetchResponse:
+    """Return the answer in which one group is refused, or one of its partitions."""
+
+    def group(name: str, partition: int, code: int, code_of_a_partition: int) -> OffsetFetchResponseGroup:
+        own = OffsetFetchResponsePartitions(partition_index=partition, committed_offset=3)
+        other = OffsetFetchResponsePartitions(partition_index=1 - partition, error_code=code_of_a_partition)
+        parts = (own, other) if code_of_a_partition else (own,)
+        topics = () if code else (OffsetFetchResponseTopics(name="orders", partitions=parts),)
+        return OffsetFetchResponseGroup(group_id=name, error_code=code, topics=topics)
+
+    return OffsetFetchResponse(groups=(group("allowed", 0, 0, 0), group("denied", 1, code, code_of_a_partition)))
+
+
+@pytest.mark.parametrize(
+    ("answer", "lag", "cells"), [(refusing(DENIED), None, ["-", ">=2"]), (refusing(0, DENIED), 2, [">=2", ">=4"])]
+)
+def test_a_group_that_may_not_be_read_costs_the_others_nothing(
+    cluster: ThreadedCluster, answer: OffsetFetchResponse, lag: int | None, cells: list[str]
+) -> None:
+    cluster.call(lambda brokers: brokers.control(Api.OFFSET_FETCH, lambda *_: answer, keep=True)).result()
+
+    result = list_with_lag(cluster, "-J")
+    rows = {row["group"]: (row["lag"], row["lag_is_complete"]) for row in map(json.loads, result.stdout.splitlines())}
+
+    assert (result.exit_code, rows) == (0, {"allowed": (2, True), "denied": (lag, False)})
+    assert result.stderr.startswith("kafka-async: the lag of group 'denied' is not known: ")
+    assert result.stderr.count("\n") == 1
+    table = list_with_lag(cluster).stdout.splitlines()
+    assert [line.split()[-1] for line in table[1:]] == ["2", *cells]
+
+
+def test_what_may_pass_is_asked_for_again(cluster: ThreadedCluster) -> None:
+    left: list[Any] = [refusing(LOADING), refusing(0, LOADING)]
+    cluster.call(lambda brokers: brokers.control(Api.OFFSET_FETCH, lambda *_: left.pop(0) if left else None, keep=True)).result()
+
+    result = list_with_lag(cluster, "-J")
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert {json.loads(row)["lag"] for row in result.stdout.splitlines()} == {2}

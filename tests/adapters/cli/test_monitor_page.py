@@ -11,6 +11,9 @@ import pytest
 
 pytest.importorskip("typer")
 
+from typer.testing import CliRunner
+
+from kafka_async.adapters.cli.commands import app
 from kafka_async.sync import KafkaConsumer
 from kafka_async.testing import Cluster, ThreadedCluster
 
@@ -83,10 +86,14 @@ def test_the_page_in_a_browser() -> None:
             assert page.eval_on_selector_all("#rows tbody tr", "rows => rows.map(row => row.dataset.key)") == ["fresh", "billing"]
             assert page.get_attribute('th[data-column="group"]', "aria-sort") == "descending"
 
-        # The server goes, and comes back.
+        # The server goes, and comes back. What has gone meanwhile is not on the page any more.
         wait_for(page, "Not connected since")
+        deleted = CliRunner().invoke(app, ["groups", "delete", "fresh", "-b", cluster.bootstrap, "--execute"])
+        assert deleted.exit_code == 0, deleted.output
         with monitor(cluster.bootstrap, "--port", str(port)):
             wait_for(page, "Live")
+            assert page.text_content("#summary") == "1 group: 1 STOP"
+            assert page.eval_on_selector_all("#rows tbody tr", "rows => rows.map(row => row.dataset.key)") == ["billing"]
             assert page.goto(f"{base}groups/billing").ok
             wait_for(page, "Live")
             assert page.text_content('[data-fact="lag"]') == "270"

@@ -25,7 +25,7 @@ from typer.testing import CliRunner, Result
 from kafka_async.adapters.cli.commands import app
 from kafka_async.errors import RebootstrapRequiredError
 from kafka_async.sync import KafkaConsumer
-from kafka_async.testing import Cluster, ThreadedCluster
+from kafka_async.testing import HANG, Cluster, ThreadedCluster
 from kafka_async.wire import Api
 
 pytestmark = pytest.mark.brokers
@@ -82,6 +82,17 @@ def test_the_exit_code_is_that_of_the_groups_that_were_asked_for(cluster: Thread
     result = run(cluster, "--once", *arguments)
     assert result.exit_code == code, result.output
     assert ("group 'typo' does not exist" in result.stderr) == ("typo" in arguments)
+
+
+def test_a_broker_that_does_not_tell_where_logs_end_is_unknown_and_not_well(cluster: ThreadedCluster) -> None:
+    end = cluster.call(lambda brokers: brokers.control(Api.LIST_OFFSETS, lambda *_: HANG, keep=True)).result()
+    try:
+        result = run(cluster, "--once", "-g", "done", "-i", "1")
+    finally:
+        cluster.call(lambda _: end()).result()
+    assert result.exit_code == 3
+    assert "Group done: UNKNOWN, not told yet" in result.stdout
+    assert len(re.findall(r"UNKNOWN +orders-[012]", result.stdout)) == 3
 
 
 def test_a_cluster_that_cannot_be_reached_is_unknown_and_no_warning(unused_tcp_port: int) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from math import ceil
 from typing import Any
 
@@ -11,15 +12,24 @@ import pytest
 from kafka_async import OffsetAndMetadata, TopicPartition
 from kafka_async.adapters.admin import Admin, Client
 from kafka_async.adapters.monitor import Book, Certainty, GroupView, Snapshot, Status, Survey
+from kafka_async.adapters.web.messages import RefusedRequest, WebRequest
+from kafka_async.adapters.web.site import LastSeen, Site
 from kafka_async.config import ConsumerConfig
 from kafka_async.testing.simulation import HANG, KAFKA_2_8, FakeCluster
 from kafka_async.wire import Api
-from kafka_async.wire.messages import MetadataResponse, OffsetFetchRequest, OffsetFetchResponse, OffsetFetchResponseGroup
+from kafka_async.wire.messages import (
+    MetadataResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
 from kafka_async.wire.messages.admin import ConsumerGroupDescribeResponse, DescribedConsumerGroup, ListedGroup, ListGroupsResponse
 from tests.application.support import consumer_on, virtual
 
 INTERVAL = 5.0
-DENIED = 30
+DENIED, LOADING = 30, 14
 ABOUT_GROUPS = (
     Api.LIST_GROUPS,
     Api.DESCRIBE_GROUPS,
@@ -192,6 +202,53 @@ async def test_a_leader_that_does_not_answer_leaves_the_lag_of_its_partitions_as
 
 
 @virtual
+async def test_a_leader_that_has_never_answered_leaves_the_lag_unknown_and_never_nothing() -> None:
+    cluster, tps = crowded(0)
+    for tp, offset in zip(tps, (100, 100, 50), strict=True):
+        commit(cluster, "g", tp, offset)
+    commit(cluster, "other", tps[2], 50)
+    hanging = cluster.control(Api.LIST_OFFSETS, lambda *_: HANG, keep=True, node=2)
+    async with watching(cluster) as survey:
+        for _ in range(5):
+            snapshot = await next_poll(survey)
+            assert scaled(snapshot) is HTTPStatus.SERVICE_UNAVAILABLE
+            group, other = group_of(snapshot), group_of(snapshot, "other")
+            assert [part.lag for part in group.partitions] == [0, 0, None]
+            assert (group.status, group.lag, group.complete) == (Status.UNKNOWN, 0, False)
+            assert (other.status, other.lag, other.complete) == (Status.UNKNOWN, None, False)
+        hanging()
+        snapshot = await poll_until(survey, lambda found: group_of(found).status is Status.STOP)
+
+    group = group_of(snapshot)
+    assert (group.lag, group.complete) == (50, True)
+    assert scaled(snapshot) is HTTPStatus.OK
+
+
+def scaled(snapshot: Snapshot, name: str = "g") -> HTTPStatus:
+    """Return what a scaler is answered."""
+    try:
+        return Site(INTERVAL).answer(WebRequest("GET", f"/keda/groups/{name}", {}, {}), LastSeen(snapshot=snapshot)).status
+    except RefusedRequest as refused:
+        return refused.status
+
+
+@virtual
+async def test_an_offset_that_may_not_be_read_leaves_the_lag_unknown() -> None:
+    cluster, tps = crowded(0, size=1)
+    for tp in tps[:2]:
+        commit(cluster, "g", tp, 100)
+    part = [OffsetFetchResponsePartitions(partition_index=0, committed_offset=100, metadata="", error_code=0)]
+    part += [OffsetFetchResponsePartitions(partition_index=1, committed_offset=-1, metadata="", error_code=DENIED)]
+    told = OffsetFetchResponseGroup(group_id="g", topics=(OffsetFetchResponseTopics(name="t", partitions=tuple(part)),))
+    cluster.control(Api.OFFSET_FETCH, cluster.answering(OffsetFetchResponse(groups=(told,))), keep=True)
+    async with watching(cluster) as survey:
+        group = group_of(await survey.poll())
+
+    assert [part.lag for part in group.partitions] == [0, None]
+    assert (group.status, group.lag, group.complete) == (Status.UNKNOWN, 0, False)
+
+
+@virtual
 async def test_a_broker_that_comes_back_is_believed_again() -> None:
     cluster, _ = crowded(3)
     async with watching(cluster) as survey:
@@ -206,6 +263,45 @@ async def test_a_broker_that_comes_back_is_believed_again() -> None:
             snapshot = await next_poll(survey)
     assert group_of(snapshot, "g00001").status is Status.STOP
     assert group_of(snapshot, "g00001").lag == 50
+
+
+@virtual
+async def test_a_group_whose_new_coordinator_does_not_answer_yet_is_not_forgotten() -> None:
+    """As in each rolling restart: the coordinator moves back, and has to load what is committed first."""
+    cluster, tps = crowded(0, 2)
+    cluster.groups.moved["g"] = 1
+    commit(cluster, "g", tps[0], 50)
+    async with watching(cluster) as survey:
+        while group_of(await next_poll(survey)).in_rate is None:
+            pass
+        cluster.groups.moved["g"] = 0
+        loading = cluster.control(Api.LIST_GROUPS, cluster.answering(ListGroupsResponse(error_code=LOADING)), keep=True, node=0)
+        meanwhile = group_of(await next_poll(survey))
+        loading()
+        snapshot = await next_poll(survey)
+
+    assert (meanwhile.status, meanwhile.lag) == (Status.STOP, 50)
+    assert meanwhile.age_seconds == pytest.approx(INTERVAL, abs=0.1)
+    group = group_of(snapshot)
+    assert (group.status, group.lag, group.in_rate) == (Status.STOP, 50, 0.0), "its window goes on"
+    assert group.age_seconds == pytest.approx(0, abs=0.1)
+
+
+@virtual
+async def test_a_group_that_moves_to_a_broker_that_has_just_joined_is_found_there() -> None:
+    cluster, tps = crowded(0, 2)
+    cluster.groups.moved["g"] = 1
+    commit(cluster, "g", tps[0], 50)
+    async with watching(cluster) as survey:
+        cluster.stop(1)
+        while len((await next_poll(survey)).cluster.brokers) == 2:  # its coordinator is broker 0 meanwhile
+            pass
+        cluster.start(1)
+        snapshot = await next_poll(survey)
+
+    assert len(snapshot.cluster.brokers) == 2
+    assert group_of(snapshot).age_seconds == pytest.approx(0, abs=0.1)
+    assert snapshot.errors == 0
 
 
 class Balanced(FakeCluster):

@@ -330,8 +330,10 @@ def event(before: Snapshot | None, now: Snapshot, **query: str) -> dict[str, Any
 
 
 def test_a_page_is_told_everything_first_and_then_what_changed() -> None:
-    assert [row["key"] for row in event(None, ALL)["rows"]] == ["billing", 'a.b/c"d', "lost", "audit"]
-    assert event(ALL, ALL)["rows"] == []
+    first = event(None, ALL)
+    assert [row["key"] for row in first["rows"]] == ["billing", 'a.b/c"d', "lost", "audit"]
+    assert first["all"], "a row that the page has, and this does not name, is of a group that has gone meanwhile"
+    assert (event(ALL, ALL)["rows"], event(ALL, ALL)["all"]) == ([], False)
     now = snapshot(evolve(STOPPED, status=Status.OK), DOTTED, UNKNOWN, number=3)
     told = event(ALL, now)
     assert [(row["key"], row["status"]) for row in told["rows"]] == [("billing", "OK")]
@@ -342,9 +344,15 @@ def test_a_page_is_told_everything_first_and_then_what_changed() -> None:
 
 def test_the_page_of_a_group_is_told_about_its_partitions() -> None:
     told = event(ALL, ALL, group="billing")
-    assert [row["key"] for row in told["rows"]] == ["orders-7"]
+    assert ([row["key"] for row in told["rows"]], told["all"]) == (["orders-7"], True)
     assert told["facts"]["status"] == "x STOP"
-    assert event(ALL, snapshot(FINE), group="billing") == {"rows": [], "gone": [], "summary": "the group is gone"}
+
+
+def test_the_page_of_a_group_that_is_gone_says_so_and_keeps_no_number() -> None:
+    names = {attributes["data-fact"] for attributes in page("/groups/billing").all("dd") if "data-fact" in attributes}
+    told = event(ALL, snapshot(FINE), group="billing")
+    assert (told["rows"], told["all"]) == ([], True)
+    assert told["facts"] == dict.fromkeys(names, "-") | {"status": "gone", "notes": "the group is gone"}
 
 
 def test_an_age_is_told_with_how_it_is_known() -> None:

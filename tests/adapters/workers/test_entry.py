@@ -1,14 +1,18 @@
 """How a worker finds its program, and speaks to its parent."""
 
+import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kafka_async import ConsumerConfig, KafkaConsumer, ShareConsumer, sync
 from kafka_async.adapters.workers.entry import ParentProcess, RefusedProgram, find, memory, reason
 from kafka_async.adapters.workers.reports import CannotRun, Report, read_line
+from kafka_async.application.arguments import partition_set
 from kafka_async.errors import (
     AuthenticationFailedError,
     KafkaConfigurationError,
@@ -122,6 +126,39 @@ def test_a_parent_that_does_not_read_holds_up_nothing() -> None:
 )
 def test_what_a_program_raises_says_whether_it_can_run(error: Exception, expected: CannotRun | None) -> None:
     assert reason(error) == expected
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "why"),
+    [
+        (KafkaConsumer, {"grop_id": "x"}, "unknown option 'grop_id'; did you mean 'group_id'?"),
+        (KafkaConsumer, {"bootstrap_servers": "a:b:c"}, "bootstrap_servers: 'a:b:c' is not an address"),
+        (KafkaConsumer, {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}, "sasl_mechanism='PLAIN' needs"),
+        (KafkaConsumer, {"interceptors": [1]}, "interceptors="),
+        (ShareConsumer, {"group_id": "g", "strict_max_records": 1}, "strict_max_records=1: expected True or False"),
+        (sync.KafkaConsumer, {"grop_id": "x"}, "unknown option 'grop_id'"),
+        (sync.ShareConsumer, {}, "group_id=None: a share consumer needs the name of its group"),
+        (ConsumerConfig.from_env, {"prefix": ""}, "prefix='': expected text such as 'KAFKA_'"),
+    ],
+)
+def test_a_wrong_option_is_a_reason_not_to_run(make: Callable[..., object], options: dict[str, Any], why: str) -> None:
+    with pytest.raises((TypeError, ValueError)) as caught:
+        make(**options)
+    for error in (caught.value, ExceptionGroup("", [caught.value])):
+        found = reason(error)
+        assert found is not None
+        assert found.why.startswith(why)
+        assert not found.for_now
+
+
+NO_PARTITIONS: Any = 3
+
+
+@pytest.mark.parametrize("fault", [lambda: int("x"), lambda: json.loads("x"), lambda: partition_set(NO_PARTITIONS)])
+def test_other_errors_of_these_types_are_faults_of_the_program(fault: Callable[[], object]) -> None:
+    with pytest.raises((TypeError, ValueError)) as caught:
+        fault()
+    assert reason(caught.value) is None
 
 
 def test_memory_is_that_of_this_process() -> None:

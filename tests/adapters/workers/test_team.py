@@ -259,6 +259,57 @@ def test_a_renewal_waits_for_one_that_fails() -> None:
     assert scene.step() == ["TERM 2"]
 
 
+def test_another_renewal_begins_with_the_one_that_never_gets_partitions() -> None:
+    scene = Scene.of(3)
+    scene.report(1, 2, 3)
+    scene.team.renew()
+    assert scene.step() == ["TERM 1"]
+    scene.exit(1, code=143)
+    for _ in range(4):
+        scene.report(1, report=Report())  # it runs, and waits for something
+        scene.report(2, 3)
+        assert scene.step(20) == [], "the others are left as they are"
+    assert scene.news() == (
+        "worker 1 has run for 60 s without partitions: the others are not replaced before it has some; SIGHUP replaces it once more"
+    )
+
+    scene.team.renew()
+    assert scene.step() == ["TERM 1"]
+    assert scene.exit(1, code=143) == ["start 1"]
+    for number in (2, 3):
+        scene.report(1, 2, 3)
+        assert scene.step() == [f"TERM {number}"]
+        scene.exit(number, code=143)
+    scene.report(1, 2, 3)
+    assert scene.step() == []
+    assert scene.news() == ""
+
+
+def test_another_renewal_while_the_first_one_ends_asks_nobody_twice() -> None:
+    scene = Scene.of(2)
+    scene.report(1, 2)
+    scene.team.renew()
+    assert scene.step() == ["TERM 1"]
+    scene.team.renew()
+    assert scene.step() == []
+    assert scene.exit(1, code=143) == ["start 1"]
+    scene.team.renew()
+    assert scene.step() == ["TERM 1"], "it may have imported the files of before"
+    scene.exit(1, code=143)
+    scene.report(1)
+    assert scene.step() == ["TERM 2"]
+
+
+def test_one_with_too_much_memory_is_replaced_though_it_never_gets_partitions() -> None:
+    scene = Scene.of(2, Policy(max_rss=100 << 20))
+    scene.report(1, 2)
+    scene.team.renew()
+    scene.step()
+    scene.exit(1, code=143)
+    scene.report(1, report=Report(rss=200 << 20))
+    assert scene.step() == ["TERM 1"]
+
+
 def test_a_renewal_goes_on_after_one_that_is_done() -> None:
     scene = Scene.of(2)
     scene.report(1, 2)
