@@ -307,6 +307,16 @@ def test_the_plan_says_what_will_be_read() -> None:
         assert "  a-2: 0 to 0, empty" in str(plan)
 
 
+def test_the_plan_looks_behind_gaps() -> None:
+    with scanned() as found:
+        found.do(lambda cluster: cluster.topic("a", cleanup_policy="compact"))
+        old, new = [("k", b"v" * 100)] * 700, [(f"k{number}", b"v" * 100) for number in range(300)]
+        for key, value in old + new:
+            found.do(lambda cluster, key=key, value=value: cluster.produce("a", key=key, value=value, partition=0))
+        found.do(lambda cluster: cluster.compact(("a", 0)))
+        assert 28_000 < found.scan("a").plan().bytes < 34_000
+
+
 # --- what makes no sense ---------------------------------------------------------------------------------------------------------
 
 
