@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from attrs import evolve
 
 from kafka_async import IsolationLevel, TopicPartition
 from kafka_async.adapters.tables import PinnedRanges
@@ -206,6 +207,37 @@ def test_what_an_open_transaction_holds_back_is_left_out_with_a_warning(caplog: 
         assert found.scan("a", isolation_level="read_uncommitted").count() == 8
         assert found.scan("a", isolation_level=IsolationLevel.READ_COMMITTED).held_back == {A0: 3}
         assert found.scan("a", isolation_level=IsolationLevel.READ_UNCOMMITTED).held_back == {}
+
+
+def test_ranges_are_read_whole_though_a_broker_that_is_behind_says_that_a_transaction_is_open() -> None:
+    with filled() as found:
+        ranges = found.scan("a").ranges
+        handlers = found.cluster.simulated.handlers
+        honest: Any = handlers[Api.LIST_OFFSETS]
+
+        def behind(broker: Any, request: Any, *asked: Any) -> Any:
+            """Answer what comes first after ranges were pinned: where the stable part ends."""
+            if not request.isolation_level:
+                return honest(broker, request, *asked)
+            handlers[Api.LIST_OFFSETS] = honest
+            answer = honest(broker, request, *asked)
+            (topic,) = answer.topics
+            (part,) = topic.partitions
+            return evolve(answer, topics=(evolve(topic, partitions=(evolve(part, offset=60),)),))
+
+        handlers[Api.LIST_OFFSETS] = behind
+        table = found.scan(ranges=ranges)
+        assert table.count() == 100
+        assert table.held_back == {}
+        assert handlers[Api.LIST_OFFSETS] is honest
+
+
+def test_ranges_of_which_a_part_lies_behind_an_open_transaction_leave_it_out() -> None:
+    with filled(5) as found:
+        found.do(lambda cluster: cluster.simulated.produce(A0, "open", producer_id=7))
+        table = found.scan(ranges={A0: (0, 6)})
+        assert table.count() == 5
+        assert table.held_back == {A0: 1}
 
 
 def test_a_tail_that_compaction_took_is_passed() -> None:
