@@ -2,6 +2,7 @@
 
 import logging
 import pickle
+import re
 from typing import Any
 
 import pyarrow as pa
@@ -277,6 +278,26 @@ def test_offsets_that_are_gone_once_they_are_pinned(caplog: pytest.LogCaptureFix
             assert offsets(skipping.to_arrow()) == list(range(30, 100))
         assert skipping.losses == ("a-0: offsets 0 to 99 are gone, in part or all; reading 30 to 99 of them",)
         assert skipping.losses[0] in caplog.text
+
+
+def test_records_that_were_read_before_their_logs_were_truncated(caplog: pytest.LogCaptureFixture) -> None:
+    def truncate(cluster: Cluster) -> None:
+        for partition in (A0, A1):
+            cluster.truncate(partition, 300)
+            cluster.produce_many("a", ["new"] * 900, partition=partition.partition)
+
+    with filled(1000, partitions=2) as found:
+        small = {"max_partition_fetch_bytes": 100, "fetch_buffer_bytes": 2000}
+        table = found.scan("a", on_loss="skip", **small)
+        read: list[int] = []
+        for batch in table:
+            if (before := len(read)) <= 1200 < before + batch.num_rows:
+                found.do(truncate)
+            read += offsets(batch)
+    assert sorted(read) == sorted([*range(1000)] * 2)
+    for partition, text in zip((A0, A1), sorted(table.losses), strict=True):
+        assert re.fullmatch(f"{partition}: offsets 300 to [5-9][0-9]{{2}} were read and are gone; what has these .*", text)
+        assert text in caplog.text
 
 
 def test_a_topic_that_was_made_anew_between_two_readings() -> None:
