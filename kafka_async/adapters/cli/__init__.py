@@ -17,6 +17,7 @@
     sole_member.py      the only member of a group, for commands that must not run twice at once
     done_maps.py  what process() has kept of what is done, in a commit's metadata
     copying.py    what consume does: where reading begins, when it is over
+    ends.py       ends of what is read, while the logs have them
     demo.py       what demo does: a simulated cluster, a producer, a check that all arrived
     serdes.py     Avro, Protobuf and JSON with a schema registry, as JSON
     formats.py    a record as bytes: kcat's format strings, JSON

@@ -5,6 +5,7 @@ A batch is written and flushed before the next read call, after which auto-commi
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final, Protocol
 
 import typer
@@ -16,6 +17,7 @@ from ...config.checks import INT64_MAX
 from ...config.spelling import did_you_mean
 from ...errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from ...model import TopicPartition
+from .ends import Ends
 from .formats import Record, Writer
 from .shell import Output, natural
 
@@ -254,8 +256,6 @@ class Copy:
     delimiter: bytes
     waits: bool = False
     """Whether ``write`` may wait for others: it is then called on a thread."""
-    _ends: dict[TopicPartition, int] = field(factory=dict, init=False)
-    """The end of each partition when it was first assigned."""
     _reached: set[TopicPartition] = field(factory=set, init=False)
 
     async def run(self, output: Output) -> int:
@@ -264,12 +264,15 @@ class Copy:
         async with consumer:
             await self.reading.begin(consumer, output)
             output.show_outages()
+            ends = Ends(consumer, partial(self.reading.ends, consumer))
             left = self.count
-            while left != 0 and not (self.exit_at_end and await self._is_at_end(consumer, output)):
+            while left != 0 and not (self.exit_at_end and await self._is_at_end(ends, output)):
                 limit = BATCH if left is None else min(BATCH, left)
                 timeout = _WHILE_ENDING if self.exit_at_end else _FOREVER
                 batch = await consumer.getmany(timeout_ms=timeout, max_records=limit)
-                records = [record for partition, part in batch.items() for record in self._wanted(partition, part)]
+                if self.exit_at_end:
+                    await self._renew(ends, output)
+                records = [record for partition, part in batch.items() for record in self._wanted(ends, partition, part)]
                 await output.write_records(records, self._line, waits=self.waits)
                 left = None if left is None else left - len(records)
         return 0
@@ -277,20 +280,28 @@ class Copy:
     def _line(self, record: Record) -> bytes:
         return self.write(record) + self.delimiter
 
-    def _wanted(self, partition: TopicPartition, records: list[Record]) -> list[Record]:
+    def _wanted(self, ends: Ends, partition: TopicPartition, records: list[Record]) -> list[Record]:
         """Leave out what lies after an end that was given. What comes after everything that was there at the start is written."""
-        end = self._ends.get(partition)
+        end = ends.offsets.get(partition)
         return records if not self.reading.exclusive or end is None else [record for record in records if record.offset < end]
 
-    async def _is_at_end(self, consumer: KafkaConsumer[Any, Any], output: Output) -> bool:
+    async def _renew(self, ends: Ends, output: Output) -> None:
+        """Look up ends again that are no longer in their logs, which would not be reached, or too early."""
+        gone = await ends.gone(ends.consumer.assignment() - self._reached)
+        if gone:
+            await ends.find(gone)
+        for partition, what in sorted(gone.items()):
+            output.notify(f"% {_name(partition)}: {what}; reading up to offset {ends.offsets[partition]}")
+
+    async def _is_at_end(self, ends: Ends, output: Output) -> bool:
         """Return whether everything that is assigned was read up to where it ended. A member without partitions waits for some."""
-        assigned = consumer.assignment()
-        fresh = assigned - self._ends.keys()
+        assigned = ends.consumer.assignment()
+        fresh = assigned - ends.offsets.keys()
         if fresh:
-            self._ends |= await self.reading.ends(consumer, fresh)
+            await ends.find(fresh)
         for partition in sorted(assigned - self._reached):
-            position = await consumer.position(partition)
-            if position >= self._ends[partition]:
+            position = await ends.consumer.position(partition)
+            if position >= ends.offsets[partition]:
                 self._reached.add(partition)
                 end = "the given end" if self.reading.exclusive else "end"
                 output.notify(f"% Reached {end} of topic {_name(partition)} at offset {position}")

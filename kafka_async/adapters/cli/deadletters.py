@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
+from uuid import UUID
 
 import typer
 from attrs import define, evolve, field, frozen
@@ -18,7 +19,7 @@ from attrs import define, evolve, field, frozen
 from ...application.consumer import KafkaConsumer
 from ...config import ConsumerConfig
 from ...config.spelling import did_you_mean
-from ...errors import IllegalStateError, KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
+from ...errors import DataLossError, IllegalStateError, KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 from ...events import TopicDescription
 from ...model import OffsetAndMetadata, TopicPartition
 from ..admin import Admin, Client
@@ -26,6 +27,7 @@ from ..letters import DeadLetter, counted, headers_back, redrives
 from .consumer_options import Brokers, CommandConfig, Settings, admin_options
 from .copying import find_partitions
 from .done_maps import Committed, commit_around
+from .ends import Ends
 from .formats import Record, json_row
 from .offsets import kind_of_idle, milliseconds, record_place
 from .producers import Outgoing, Write, open_producer, require_producer
@@ -194,21 +196,28 @@ class LetterReader:
     consumer: KafkaConsumer[Any, Any]
     topic: str
     committed: Mapping[TopicPartition, OffsetAndMetadata]
+    _topic_id: UUID | None = field(default=None, init=False)
+    """Which topic was looked at: another one of the name has other letters at these offsets."""
 
     async def look(self) -> Letterbox:
-        """Read everything. Raises ``UnknownTopicOrPartitionError``."""
+        """Read everything. Raises ``UnknownTopicOrPartitionError``, and ``DataLossError`` as ``records`` does."""
         partitions = await find_partitions(self.consumer, (self.topic,))
-        ends = await self.consumer.end_offsets(partitions)
         described: TopicDescription = (await self.consumer.describe_topics(self.topic)).topics[self.topic]
+        self._topic_id = described.topic_id
+        ends = await self.consumer.end_offsets(partitions)
         entries = [
             LetterEntry(partition=record.partition, offset=record.offset, letter=DeadLetter.read(record))
             async for record in self.records(ends)
         ]
         entries.sort(key=lambda entry: (entry.partition, entry.offset))
-        return Letterbox(ends=ends, entries=tuple(entries), topic_id=described.topic_id).after(self.committed)
+        return Letterbox(ends=ends, entries=tuple(entries), topic_id=self._topic_id).after(self.committed)
 
     async def records(self, ends: Mapping[TopicPartition, int]) -> Any:
-        """Yield the records before ``ends``, in order within each partition."""
+        """Yield the records before ``ends``, in order within each partition.
+
+        Raises ``DataLossError`` if the topic does not have them any more.
+        """
+        watched = Ends(self.consumer, self.consumer.end_offsets, dict(ends), dict.fromkeys(ends, self._topic_id))
         self.consumer.assign(ends)
         self.consumer.resume(*ends)  # those that an earlier reading came to the end of
         await self.consumer.seek_to_beginning()
@@ -218,7 +227,10 @@ class LetterReader:
                 left.discard(partition)
                 self.consumer.pause(partition)
             if left:
-                for partition, batch in (await self.consumer.getmany(timeout_ms=_WAIT, max_records=BATCH)).items():
+                batches = await self.consumer.getmany(timeout_ms=_WAIT, max_records=BATCH)
+                for partition, what in (await watched.gone(left)).items():
+                    raise DataLossError(f"{partition} was read in part: {what}")
+                for partition, batch in batches.items():
                     for record in batch:
                         if record.offset < ends[partition]:
                             yield record

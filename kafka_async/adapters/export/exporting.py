@@ -17,8 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...application.reading.arrow import scalar_of
+from ...errors import DataLossError
 from ...model import TopicPartition
 from ...values import define, evolve, field, frozen
+from ..ranges.offsets import names_of
 from ..tables.layout import REASON
 from .forms import GROUP_BYTES, Form, FormWriter
 from .parts import AT_ONCE, ExportPart, cut, ranges_of, rounds
@@ -34,6 +36,10 @@ class Table(Protocol):
 
     @property
     def schema(self) -> Any: ...
+
+    @property
+    def held_back(self) -> Mapping[TopicPartition, int]:
+        """How many offsets are left out, since they lie behind an open transaction."""
 
     def __aiter__(self) -> AsyncIterator[Any]: ...
 
@@ -144,8 +150,8 @@ class Folder:
     async def write(self, source: ExportSource) -> Written:
         """Write the parts that are not there yet.
 
-        Raises ``ValueError`` if the folder holds another export, ``BusyError`` if another process is at it, ``OSError``, and what
-        reading raises.
+        Raises ``ValueError`` if the folder holds another export, ``BusyError`` if another process is at it, ``DataLossError`` if a
+        part cannot be read whole, ``OSError``, and what reading raises.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         with only_one(self.path / "_export.lock"):
@@ -224,6 +230,11 @@ class Folder:
                         await _in_thread(writers[number].write, some.select(kept))
                     rows += batch.num_rows
                     bad += _bad(batch)
+            if held := await _in_thread(lambda: table.held_back):  # none were when the ranges were found
+                raise DataLossError(
+                    f"the ends of {names_of(held)} are said to lie behind an open transaction, though they did not when the export "
+                    "began: a broker may be behind the others; another run goes on"
+                )
             for writer in writers.values():
                 await _in_thread(writer.finish)
         return rows, bad

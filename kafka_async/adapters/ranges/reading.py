@@ -118,9 +118,15 @@ class RangesReading:
         if there == left and isinstance(error, OffsetOutOfRangeError) and self._doubts < _LOOKS:
             self._doubts += 1  # all of it is there: the broker that refused it is behind the others
             self._policy.sleep(_SECOND_LOOK)
-        elif self._policy.fails and not self._only_begin_later(left, there):
+        elif self._policy.fails and (isinstance(error, LogTruncationError) or not self._only_begin_later(left, there)):
             text = f"{error}; {self._policy.remedy}"
             raise DataLossError(text) from error
+        elif isinstance(error, LogTruncationError):
+            self._report_truncated(error)
+            if there == left:
+                for partition in error.positions:  # to assign all again would forget by what truncations of the others are known
+                    self._consumer.seek(partition, self._consumer.position(partition))
+                return
         for partition, (start, end) in left.items():
             if (kept := there[partition]) != (start, end):
                 what = f"{kept[0]} to {kept[1] - 1}" if kept[0] < kept[1] else "nothing"
@@ -129,6 +135,17 @@ class RangesReading:
         unread = (partition for partition, (start, _) in left.items() if start == self._begins.get(partition))
         self._begins = {partition: there[partition][0] for partition in unread}
         self._assign({partition: (first, last) for partition, (first, last) in there.items() if first < last})
+
+    def _report_truncated(self, error: LogTruncationError) -> None:
+        """Report records that were read and are gone. Others that have their offsets now are not read."""
+        for partition, position in error.positions.items():
+            text = str(error)
+            if (kept := error.divergent_offsets.get(partition)) is not None:
+                first = max(kept.offset, self._ranges[partition][0])
+                text = (
+                    f"{partition}: offsets {first} to {position - 1} were read and are gone; what has these offsets now is left out"
+                )
+            self._policy.report(text)
 
     def _only_begin_later(self, left: Ranges, there: Ranges) -> bool:
         """Return whether only the front is gone, of ranges that were to begin where their logs do and of which nothing was read."""

@@ -12,13 +12,11 @@ from ...model import TopicPartition
 from ...trace import counted
 from ...values import frozen
 from ..ranges.planner import OffsetRange
-from ..ranges.sizes import sizes_of
+from ..ranges.sizes import SAMPLE, samples_of
 from .pinning import Pinned, PinnedRanges
 from .progress import lasting
 from .streams import Job, Opened, read
 
-SAMPLE: Final = 50
-"""Offsets at each place that are read to learn how large records are."""
 _TIMED_BYTES: Final = 4 << 20
 """About so many bytes are read to see how fast that is."""
 _SMALL_FETCHES: Final = {"max_partition_fetch_bytes": 64 << 10, "fetch_buffer_bytes": 8 << 20}
@@ -68,19 +66,18 @@ def estimate(job: Job, pinned: Pinned, opened: Opened, clock: Callable[[], float
 
 def _sizes(job: Job, pieces: list[OffsetRange], opened: Opened) -> dict[TopicPartition, float]:
     """Return the bytes of keys and values per offset of each partition."""
-    places: list[dict[TopicPartition, tuple[int, int]]] = [
-        {piece.partition: (piece.start, min(piece.end, piece.start + SAMPLE)) for piece in pieces},
-        {
-            piece.partition: (middle, min(piece.end, middle + SAMPLE))
-            for piece in pieces
-            if (middle := (piece.start + piece.end) // 2) > piece.start + SAMPLE
-        },
-    ]
+    halves: list[dict[TopicPartition, tuple[int, int]]] = [{}, {}]
+    for piece in pieces:
+        middle = (piece.start + piece.end) // 2 if piece.size > 2 * SAMPLE else piece.end
+        halves[0][piece.partition] = (piece.start, middle)
+        if middle < piece.end:
+            halves[1][piece.partition] = (middle, piece.end)
     found: dict[TopicPartition, list[float]] = {}
     with opened.consumer(dict(job.options) | _SMALL_FETCHES) as consumer:
-        for ranges in filter(None, places):
-            for partition, size in sizes_of(consumer, ranges).items():
-                found.setdefault(partition, []).append(size)
+        for ranges in filter(None, halves):
+            for partition, sample in samples_of(consumer, ranges).items():
+                start, end = ranges[partition]
+                found.setdefault(partition, []).append(sample.size * (end - sample.first) / (end - start))
     return {partition: sum(several) / len(several) for partition, several in found.items()}
 
 

@@ -144,7 +144,9 @@ class Pinning:
             return Pinned(ranges=ranges, losses=tuple(self._losses))
         with self.connect(isolation_level="read_committed") as consumer:
             consumer.describe_topics(*self.asked.topics)  # for their leaders: else they are asked for after a backoff, 0.1 s
-            stable = self._ends(consumer, {partition: start for partition, (start, _) in ranges.items()})
+            # Ranges that were pinned before were stable up to their ends, as a rule: a leader that says otherwise may be behind.
+            known = 0 if self.asked.ranges is None else 1
+            stable = self._ends(consumer, {partition: range_[known] for partition, range_ in ranges.items()})
         return self._without_open_transactions(ranges, stable)
 
     # --- what there is ---------------------------------------------------------------------------------------------------------

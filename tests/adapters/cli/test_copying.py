@@ -1,17 +1,22 @@
 import re
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 pytest.importorskip("typer")
 
+import anyio
 import typer
 
 from kafka_async import TopicPartition
-from kafka_async.adapters.cli.copying import Start, begin_and_end, find_partitions
+from kafka_async.adapters.cli.copying import Copy, Partitions, Start, begin_and_end, find_partitions
+from kafka_async.adapters.cli.shell import Output
 from kafka_async.errors import UnknownTopicOrPartitionError
+from kafka_async.testing import Cluster
 from kafka_async.testing.simulation import FakeCluster
 from tests.application.support import consumer_on
-from tests.virtual import run_virtual
+from tests.virtual import run_virtual, run_virtual_asyncio
 
 
 @pytest.mark.parametrize(
@@ -111,3 +116,60 @@ def test_an_end_that_is_no_time_is_refused(text: str) -> None:
 def test_an_end_before_2000_is_refused_since_it_was_not_meant_as_milliseconds() -> None:
     with pytest.raises(typer.BadParameter, match=r"write a date such as e@2026-01-31, or e@1970-01-01T05:37:11\.114 "):
         begin_and_end(["e@20231114"])
+
+
+A0 = TopicPartition("a", 0)
+
+
+def copied(event: Callable[[Cluster], None], until: int | None = None) -> list[int]:
+    """Copy a topic of 100 records up to its end; after 60 of them something happens. Return the offsets."""
+    found: list[int] = []
+
+    async def main() -> None:
+        async with Cluster() as cluster:
+            cluster.topic("a")
+            for _ in range(100):
+                cluster.produce("a", value="old", partition=0)
+
+            def write(record: Any) -> bytes:
+                found.append(record.offset)
+                if len(found) == 60:
+                    event(cluster)
+                return b""
+
+            options: dict[str, Any] = {**cluster.options(), "auto_offset_reset": "earliest", "metadata_max_age_ms": 1000}
+            options |= {"max_partition_fetch_bytes": 1, "fetch_buffer_bytes": 1000}
+            reading = Partitions(topics=("a",), partitions=(), start=Start.parse("beginning"), until=until, options=options)
+            with anyio.fail_after(60):
+                await Copy(reading=reading, count=None, exit_at_end=True, write=write, delimiter=b"").run(Output(debug=False))
+
+    run_virtual_asyncio(main)
+    return found
+
+
+def anew(cluster: Cluster, count: int, timestamp: int | None = None) -> None:
+    cluster.recreate("a")
+    for _ in range(count):
+        cluster.produce("a", value="new", partition=0, timestamp=timestamp)
+
+
+@pytest.mark.parametrize("count", [20, 200])
+def test_a_topic_that_is_made_anew_under_a_copy_is_read_up_to_its_own_end(count: int, capfd: pytest.CaptureFixture[str]) -> None:
+    assert copied(lambda cluster: anew(cluster, count))[60:] == [*range(count)]
+    said = capfd.readouterr().err
+    assert f"% a [0]: the topic was deleted and created again; reading up to offset {count}\n" in said
+    assert f"% Reached end of topic a [0] at offset {count}\n" in said
+
+
+def test_the_end_that_was_given_is_looked_up_in_a_topic_that_is_made_anew() -> None:
+    assert copied(lambda cluster: anew(cluster, 200, timestamp=5), until=2**62)[60:] == [*range(200)]
+
+
+def test_a_log_that_becomes_shorter_than_it_was_is_copied_up_to_its_new_end(capfd: pytest.CaptureFixture[str]) -> None:
+    assert copied(lambda cluster: cluster.truncate(A0, 80)) == [*range(80)]
+    assert "% a [0]: the log ends at 80 by now, not at 100; reading up to offset 80\n" in capfd.readouterr().err
+
+
+def test_a_topic_that_is_deleted_under_a_copy_is_an_error() -> None:
+    with pytest.raises(UnknownTopicOrPartitionError, match="topic 'a'"):
+        copied(lambda cluster: cluster.delete("a"))

@@ -5,19 +5,22 @@ import pytest
 
 pytest.importorskip("typer")
 
+import anyio
 import typer
 from attrs import define
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
-from kafka_async import TopicPartition
+from kafka_async import KafkaConsumer, TopicPartition
 from kafka_async.adapters.admin import EARLIEST, LATEST
 from kafka_async.adapters.cli.commands import app
-from kafka_async.adapters.cli.deadletters import BATCH, Letterbox, LetterChoice, LetterEntry
+from kafka_async.adapters.cli.deadletters import BATCH, Letterbox, LetterChoice, LetterEntry, LetterReader
 from kafka_async.adapters.letters import DeadLetter
-from kafka_async.errors import TopicAuthorizationFailedError
+from kafka_async.errors import DataLossError, TopicAuthorizationFailedError
 from kafka_async.testing import HANG, Api, Cluster, ThreadedCluster
+from tests.application.support import Consumer
+from tests.virtual import run_virtual
 
 T = TypeVar("T")
 
@@ -299,3 +302,53 @@ def test_a_producer_that_writes_nothing_is_not_asked_for_each_batch(brokers: Bro
     assert result.exit_code == 1
     assert result.stderr.count("% Not written: ") == BATCH
     assert "Wrote no letters back; 501 letters not." in result.stderr
+
+
+# --- letters that change while they are read -----------------------------------------------------------------------------------
+
+
+def read_while(event: Callable[[Cluster], None]) -> int:
+    """Read a topic of 100 letters again after looking at it; after 60 of them something happens. Return how many came."""
+    count = 0
+
+    async def main() -> None:
+        nonlocal count
+        async with Cluster() as cluster:
+            cluster.topic(DEAD.topic)
+            for _ in range(100):
+                cluster.produce(DEAD.topic, value="letter", partition=0)
+            options: dict[str, Any] = {"auto_offset_reset": "earliest", "max_partition_fetch_bytes": 1, "fetch_buffer_bytes": 1000}
+            consumer: Consumer = KafkaConsumer(**cluster.options(), **options)
+            async with consumer:
+                reader = LetterReader(consumer, DEAD.topic, {})
+                read = await reader.look()
+                with anyio.fail_after(60):
+                    async for _ in reader.records(read.ends):
+                        count += 1
+                        if count == 60:
+                            event(cluster)
+
+    run_virtual(main)
+    return count
+
+
+def anew(cluster: Cluster) -> None:
+    cluster.recreate(DEAD.topic)
+    for _ in range(200):
+        cluster.produce(DEAD.topic, value="other", partition=0)
+
+
+def test_letters_are_read_again_as_they_were_looked_at() -> None:
+    assert read_while(lambda _: None) == 100
+
+
+@pytest.mark.parametrize(
+    ("event", "match"),
+    [
+        (anew, "orders-dead-0 was read in part: the topic was deleted and created again"),
+        (lambda cluster: cluster.truncate(DEAD, 80), "orders-dead-0 was read in part: the log ends at 80 by now, not at 100"),
+    ],
+)
+def test_letters_that_are_no_longer_those_that_were_looked_at_are_an_error(event: Callable[[Cluster], None], match: str) -> None:
+    with pytest.raises(DataLossError, match=match):
+        read_while(event)

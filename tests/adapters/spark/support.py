@@ -37,8 +37,8 @@ class Cluster:
     """What the next answers to where partitions end say at most."""
     on_topics: Callable[[], object] = lambda: None
     """Called when topics were described."""
-    sizes: dict[TopicPartition, Callable[[int], int]] = Factory(dict)
-    """Bytes of the value at an offset."""
+    sizes: dict[TopicPartition, Callable[[int], int | None]] = Factory(dict)
+    """Bytes of the value at an offset; ``None``: there is no record."""
     _reading: list[tuple[TopicPartition, int, int]] = Factory(list)
     _positions: dict[TopicPartition, int] = Factory(dict)
     waited_ms: list[float | None] = Factory(list)
@@ -101,19 +101,26 @@ class Cluster:
         self.asked.append("records")
         self._reading = [(partition, start, end) for partition, (start, end) in ranges.items()]
         for partition, start, _ in self._reading:
+            self._positions[partition] = start
             if start < self.logs[partition][0]:
                 raise OffsetOutOfRangeError("gone", {partition: start})
 
     def next_columns(self, wanted: Any, *, batch_bytes: int | None = None, timeout_ms: float | None = None) -> Columns | None:
-        """Hand out one partition after the other."""
-        if not self._reading:
+        """Hand out one partition after the other, a hundred records at a time."""
+        into, rows = ColumnBuilder(), 0
+        while self._reading and not rows:
+            partition, start, end = self._reading.pop(0)
+            while start < end and rows < 100:
+                if (size := self.sizes[partition](start)) is not None:
+                    into.append((start, 0, 0, None, bytes(size), (), None, 0))
+                    rows += 1
+                start += 1
+            self._positions[partition] = start
+            if start < end:
+                self._reading.insert(0, (partition, start, end))
+        if not rows:
             return None
-        into = ColumnBuilder()
-        partition, start, end = self._reading.pop(0)
-        for offset in range(start, end):
-            into.append((offset, 0, 0, None, bytes(self.sizes[partition](offset)), (), None, 0))
-        into.end_run(partition.topic, partition.partition, end - start)
-        self._positions[partition] = end
+        into.end_run(partition.topic, partition.partition, rows)
         return into.finish()
 
     def position(self, partition: TopicPartition) -> int:

@@ -15,10 +15,10 @@ import pyarrow as pa
 from attrs import Factory, define, evolve
 from pyspark.sql.datasource import InputPartition
 
-from kafka_async import TopicPartition
+from kafka_async import OffsetAndMetadata, TopicPartition
 from kafka_async.adapters.ranges.planner import OffsetRange, Task
 from kafka_async.adapters.spark.task import TaskReader, input_partitions
-from kafka_async.errors import DataLossError, KafkaTimeoutError, OffsetOutOfRangeError
+from kafka_async.errors import DataLossError, KafkaTimeoutError, LogTruncationError, OffsetOutOfRangeError
 from kafka_async.events import ClusterDescription
 from kafka_async.records import ColumnBuilder, Columns
 
@@ -50,6 +50,9 @@ class Script(Cluster):
 
     def position(self, partition: TopicPartition) -> int:
         return self.left[partition][0]
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        self.left[partition] = (offset, self.left[partition][1])
 
     def next_columns(
         self, wanted: Collection[str], *, batch_bytes: int | None = None, timeout_ms: float | None = None
@@ -167,6 +170,48 @@ def test_offsets_that_are_gone_are_left_out_and_reported(caplog: pytest.LogCaptu
     with caplog.at_level(logging.WARNING, "kafka_async.spark"):
         assert read(consumer, fail=False) == [(0, 8), (0, 9), (1, 0), (1, 1), (1, 2)]
     assert "a-0: offsets 0 to 9 are gone, in part or all; reading 8 to 9 of them" in caplog.text
+
+
+def truncated(kept: int | None = 2) -> LogTruncationError:
+    divergent = {} if kept is None else {A0: OffsetAndMetadata(kept)}
+    return LogTruncationError("the log of a-0 was truncated below offset 4", {A0: 4}, divergent)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (truncated(), "a-0: offsets 2 to 3 were read and are gone; what has these offsets now is left out"),
+        (truncated(None), "the log of a-0 was truncated below offset 4"),
+    ],
+)
+def test_a_truncation_below_what_was_read_is_reported_or_ends_the_task(
+    error: LogTruncationError, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for fail in (False, True):
+        consumer = script()
+        task = reader(consumer, fail=fail).read(*input_partitions([TASK]))
+        found = next(task).to_pylist()
+        consumer.trouble = [error]
+        if fail:
+            with pytest.raises(DataLossError, match="the log of a-0 was truncated below offset 4; set failOnDataLoss to false"):
+                list(task)
+        else:
+            with caplog.at_level(logging.WARNING, "kafka_async.spark"):
+                found += [row for batch in task for row in batch.to_pylist()]
+            assert [(row["partition"], row["offset"]) for row in found] == WHOLE
+            assert said in caplog.text
+        assert len(consumer.assigned) == 1  # the other partition is read on as it was
+
+
+def test_a_truncation_is_a_loss_though_another_range_only_begins_later() -> None:
+    consumer = script()
+    task = (OffsetRange(A0, 0, 10, earliest=True), OffsetRange(A1, 0, 5, earliest=True))
+    batches = reader(consumer).read(*input_partitions([task]))
+    next(batches)
+    consumer.logs[A1] = (2, 5)
+    consumer.trouble = [truncated()]
+    with pytest.raises(DataLossError, match="the log of a-0 was truncated below offset 4"):
+        list(batches)
 
 
 EARLIEST = (OffsetRange(A0, 0, 10, earliest=True), OffsetRange(A1, 0, 5, earliest=True))

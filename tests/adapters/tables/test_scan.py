@@ -2,10 +2,12 @@
 
 import logging
 import pickle
+import re
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from attrs import evolve
 
 from kafka_async import IsolationLevel, TopicPartition
 from kafka_async.adapters.tables import PinnedRanges
@@ -208,6 +210,37 @@ def test_what_an_open_transaction_holds_back_is_left_out_with_a_warning(caplog: 
         assert found.scan("a", isolation_level=IsolationLevel.READ_UNCOMMITTED).held_back == {}
 
 
+def test_ranges_are_read_whole_though_a_broker_that_is_behind_says_that_a_transaction_is_open() -> None:
+    with filled() as found:
+        ranges = found.scan("a").ranges
+        handlers = found.cluster.simulated.handlers
+        honest: Any = handlers[Api.LIST_OFFSETS]
+
+        def behind(broker: Any, request: Any, *asked: Any) -> Any:
+            """Answer what comes first after ranges were pinned: where the stable part ends."""
+            if not request.isolation_level:
+                return honest(broker, request, *asked)
+            handlers[Api.LIST_OFFSETS] = honest
+            answer = honest(broker, request, *asked)
+            (topic,) = answer.topics
+            (part,) = topic.partitions
+            return evolve(answer, topics=(evolve(topic, partitions=(evolve(part, offset=60),)),))
+
+        handlers[Api.LIST_OFFSETS] = behind
+        table = found.scan(ranges=ranges)
+        assert table.count() == 100
+        assert table.held_back == {}
+        assert handlers[Api.LIST_OFFSETS] is honest
+
+
+def test_ranges_of_which_a_part_lies_behind_an_open_transaction_leave_it_out() -> None:
+    with filled(5) as found:
+        found.do(lambda cluster: cluster.simulated.produce(A0, "open", producer_id=7))
+        table = found.scan(ranges={A0: (0, 6)})
+        assert table.count() == 5
+        assert table.held_back == {A0: 1}
+
+
 def test_a_tail_that_compaction_took_is_passed() -> None:
     with scanned() as found:
         found.do(lambda cluster: cluster.topic("a", cleanup_policy="compact"))
@@ -245,6 +278,26 @@ def test_offsets_that_are_gone_once_they_are_pinned(caplog: pytest.LogCaptureFix
             assert offsets(skipping.to_arrow()) == list(range(30, 100))
         assert skipping.losses == ("a-0: offsets 0 to 99 are gone, in part or all; reading 30 to 99 of them",)
         assert skipping.losses[0] in caplog.text
+
+
+def test_records_that_were_read_before_their_logs_were_truncated(caplog: pytest.LogCaptureFixture) -> None:
+    def truncate(cluster: Cluster) -> None:
+        for partition in (A0, A1):
+            cluster.truncate(partition, 300)
+            cluster.produce_many("a", ["new"] * 900, partition=partition.partition)
+
+    with filled(1000, partitions=2) as found:
+        small = {"max_partition_fetch_bytes": 100, "fetch_buffer_bytes": 2000}
+        table = found.scan("a", on_loss="skip", **small)
+        read: list[int] = []
+        for batch in table:
+            if (before := len(read)) <= 1200 < before + batch.num_rows:
+                found.do(truncate)
+            read += offsets(batch)
+    assert sorted(read) == sorted([*range(1000)] * 2)
+    for partition, text in zip((A0, A1), sorted(table.losses), strict=True):
+        assert re.fullmatch(f"{partition}: offsets 300 to [5-9][0-9]{{2}} were read and are gone; what has these .*", text)
+        assert text in caplog.text
 
 
 def test_a_topic_that_was_made_anew_between_two_readings() -> None:
@@ -305,6 +358,16 @@ def test_the_plan_says_what_will_be_read() -> None:
         assert 0 < plan.seconds < 10
         assert str(plan).splitlines()[0].startswith("2,000 offsets of 3 partitions, about 5")
         assert "  a-2: 0 to 0, empty" in str(plan)
+
+
+def test_the_plan_looks_behind_gaps() -> None:
+    with scanned() as found:
+        found.do(lambda cluster: cluster.topic("a", cleanup_policy="compact"))
+        old, new = [("k", b"v" * 100)] * 700, [(f"k{number}", b"v" * 100) for number in range(300)]
+        for key, value in old + new:
+            found.do(lambda cluster, key=key, value=value: cluster.produce("a", key=key, value=value, partition=0))
+        found.do(lambda cluster: cluster.compact(("a", 0)))
+        assert 28_000 < found.scan("a").plan().bytes < 34_000
 
 
 # --- what makes no sense ---------------------------------------------------------------------------------------------------------

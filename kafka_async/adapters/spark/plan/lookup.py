@@ -15,7 +15,7 @@ from ....events import TopicDescription
 from ....model import OffsetAndMetadata, TopicPartition
 from ....values import define, field
 from ...ranges.offsets import Offsets, below, names_of
-from ...ranges.sizes import sizes_of
+from ...ranges.sizes import Sample, samples_of
 from ..connections import Lease, leased
 from ..options.source_options import SourceOptions
 from .offsets import EARLIEST, LATEST, OffsetSpec
@@ -186,16 +186,13 @@ class Lookup:
         expected = "expected every partition that is read, and no other"
         raise KafkaConfigurationError(f"{spec.option}: {expected}: {'; '.join(problems)}")
 
-    def sizes(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, float]:
-        """Read ranges of offsets, and return the bytes of keys and values per offset of each; nothing if they cannot be read.
-
-        Ends early after ``MOST_SAMPLED`` bytes; then partitions may be missing. Asks once: a size that is not known ends nothing.
-        """
+    def samples(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, Sample]:
+        """Return what ``samples_of`` does; nothing if they cannot be read. Asks once: a size that is not known ends nothing."""
         if not ranges:
             return {}
         try:
             with self.lease(self.options.sampling) as consumer:
-                return sizes_of(consumer, ranges)
+                return samples_of(consumer, ranges)
         except (KafkaError, DataLossError) as error:
             _log.warning("the size of records is not known: %s", error)
             return {}

@@ -1,8 +1,7 @@
 """How many bytes a micro-batch takes (``maxBytesPerTrigger``).
 
-Brokers do not report the size of records before they are read. So the driver reads a few of the waiting records at their beginning,
-and a few halfway to where the batch would then end: ``SAMPLE`` offsets of each partition. It reads none if far fewer wait than the
-limit allows.
+Brokers do not report the size of records before they are read. So the driver reads a few of the waiting records of each partition
+at their beginning, and a few halfway to where the batch would then end. It reads none if far fewer wait than the limit allows.
 """
 
 from collections.abc import Mapping
@@ -13,8 +12,6 @@ from ....values import define, field
 from ...ranges.offsets import Offsets
 from .lookup import Lookup
 
-SAMPLE: Final = 50
-"""Offsets of a partition that are read to learn how large its records are."""
 UNKNOWN: Final = 1000.0
 """Bytes of a record, as long as none was seen."""
 _FAR: Final = 4
@@ -38,16 +35,19 @@ class Volume:
         waiting = {partition: (start, end) for partition, (start, end) in waiting.items() if start < end}
         if waiting.keys() <= self._sizes.keys() and _FAR * volume(waiting, self._sizes) <= self.most:
             return ends
-        first = self.lookup.sizes({partition: (start, min(end, start + SAMPLE)) for partition, (start, end) in waiting.items()})
+        samples = self.lookup.samples(waiting)
+        waiting |= {partition: (sample.first, waiting[partition][1]) for partition, sample in samples.items()}
+        waiting = {partition: (start, end) for partition, (start, end) in waiting.items() if start < end}
+        first = {partition: samples[partition].size for partition in samples.keys() & waiting.keys()}
         self._sizes |= first
-        if not first:  # they cannot be read at the moment
-            return ends | share_bytes(waiting, self._known(waiting), self.most)
         cut = share_bytes(waiting, self._known(waiting), self.most)
-        middles = {partition: (start + cut[partition]) // 2 for partition, (start, _) in waiting.items()}
-        later = self.lookup.sizes(
-            {partition: (at, min(cut[partition], at + SAMPLE)) for partition, at in middles.items() if at < cut[partition]}
+        if not first:  # they cannot be read at the moment
+            return ends | cut
+        later = self.lookup.samples(
+            {tp: (middle, cut[tp]) for tp, (start, _) in waiting.items() if (middle := (start + cut[tp]) // 2) < cut[tp]}
         )
-        self._sizes |= {partition: (first.get(partition, size) + size) / 2 for partition, size in later.items()}
+        sizes = {partition: sample.size for partition, sample in later.items() if sample.size}
+        self._sizes |= {partition: (first.get(partition, size) + size) / 2 for partition, size in sizes.items()}
         return ends | share_bytes(waiting, self._known(waiting), self.most)
 
     def _known(self, waiting: Mapping[TopicPartition, tuple[int, int]]) -> Sizes:

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_async.adapters.spark.plan.volume import SAMPLE, UNKNOWN, Volume, share_bytes
+from kafka_async.adapters.ranges.sizes import SAMPLE
+from kafka_async.adapters.spark.plan.volume import UNKNOWN, Volume, share_bytes
 from kafka_async.errors import KafkaTimeoutError
 
 from ..support import A0, A1, Cluster, lookup, options
@@ -73,6 +74,30 @@ def test_large_records_are_not_read_for_long_to_learn_that() -> None:
     assert read == []
 
 
+def test_a_gap_takes_no_bytes_and_says_nothing_of_the_records_behind_it() -> None:
+    there = Cluster(logs={A0: (0, 10_000)}, sizes={A0: lambda offset: None if offset < 2000 else 100})
+    assert volume(there, 100_000).limited({A0: 0}, {A0: 10_000}) == {A0: 3000}
+
+
+def test_a_gap_at_the_end_of_a_batch_leaves_it_as_it_is() -> None:
+    there = Cluster(logs={A0: (0, 10_000)}, sizes={A0: lambda offset: 100 if offset < 300 else None})
+    assert volume(there, 100_000).limited({A0: 0}, {A0: 10_000}) == {A0: 1000}
+
+
+def test_a_partition_without_a_record_takes_nothing_from_the_others_and_is_looked_at_again() -> None:
+    there = Cluster(logs={A0: (0, 10_000), A1: (0, 10_000)}, sizes={A0: lambda o: 100 if o >= 1000 else None, A1: lambda _: 100})
+    limit = volume(there, 100_000)
+    assert limit.limited(START, {A0: 1000, A1: 10_000}) == {A0: 1000, A1: 1000}
+    assert limit.limited({A0: 1000, A1: 1000}, {A0: 10_000, A1: 1000}) == {A0: 2000, A1: 1000}
+
+
+def test_records_without_key_and_value_are_looked_at_again() -> None:
+    there = Cluster(logs={A0: (0, 101_000)}, sizes={A0: lambda offset: 0 if offset < 1000 else 100})
+    limit = volume(there, 100_000)
+    assert limit.limited({A0: 0}, {A0: 1000}) == {A0: 1000}
+    assert limit.limited({A0: 1000}, {A0: 101_000}) == {A0: 2000}
+
+
 def test_a_size_that_is_not_known_is_asked_for_once() -> None:
     there = cluster()
     there.failures = [KafkaTimeoutError("late"), KafkaTimeoutError("late")]
@@ -80,7 +105,7 @@ def test_a_size_that_is_not_known_is_asked_for_once() -> None:
     assert len(there.failures) == 1
 
 
-@given(st.integers(0, 10**6), st.integers(1, 10**6), st.integers(1, 10**9), st.floats(0, 10**6))
+@given(st.integers(0, 10**6), st.integers(1, 10**6), st.integers(1, 101_000), st.floats(0, 10**6))
 def test_a_batch_ends_after_its_start_and_not_beyond_what_is_there(start: int, count: int, most: int, size: float) -> None:
     (end,) = share_bytes({A0: (start, start + count)}, {A0: size}, most).values()
     assert start < end <= start + count
