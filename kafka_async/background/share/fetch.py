@@ -249,11 +249,24 @@ class ShareFetchManager:
 
     def _end(self, now: float) -> None:
         for partition, over in self.locks.ended(now):
-            error = InvalidRecordStateError(f"{partition}: the lock ended before the record was acknowledged")
-            self.exchange.report(Lost(partition, tuple((lock.number, offset) for offset, lock in over), error))
-            if not self._can_renew and any(lock.keep is not Keep.ALONE for _, lock in over):
-                text = "locks expired while their records were being processed: the brokers cannot renew them"
-                self.trace(Fault(now=now, text=text, error=error, subject="fetch"))
+            by_reason: dict[str, list[tuple[int, int]]] = {}
+            for offset, lock in over:
+                by_reason.setdefault(self._why_not_renewed(lock, now), []).append((lock.number, offset))
+            for why, ended in by_reason.items():
+                text = f"{partition}: the lock ended before the record was acknowledged"
+                error = InvalidRecordStateError(f"{text}: {why}" if why else text)
+                self.exchange.report(Lost(partition, tuple(ended), error))
+                if why:
+                    text, which = "locks are not renewed any longer, so others get the records", frozenset((partition,))
+                    self.trace(Fault(now=now, text=text, error=error, subject="fetch", partitions=which))
+
+    def _why_not_renewed(self, lock: Lock, now: float) -> str:
+        """Return why a lock that is renewed automatically was not; empty if that is not known, or it is not such a lock."""
+        if lock.keep is Keep.ALONE:
+            return ""
+        if not self._can_renew:
+            return "the brokers cannot renew locks"
+        return f"max_processing_ms={self.settings.max_processing_ms} is over" if self.locks.is_over(lock, now) else ""
 
     def _linger(self) -> float:
         """How long acknowledgements wait for others: longer while the application works through records locked together.
