@@ -16,7 +16,7 @@ own, until single ones are refused. Sources: ``SharePartition.acknowledge``; ``S
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import Final, TypeAlias
 from uuid import UUID
@@ -91,6 +91,10 @@ class AcknowledgementPortion:
         return AcknowledgementPortion(
             self.partition, self.topic_id, self.renewal, entries, since=self.since, was_sent=self.was_sent, doubt=self.doubt
         )
+
+    def is_of(self, partitions: Mapping[TopicPartition, UUID]) -> bool:
+        """Whether it concerns one of these partitions. That of a topic which was made anew is another one."""
+        return partitions.get(self.partition) == self.topic_id
 
     @property
     def is_ours(self) -> bool:
@@ -168,14 +172,15 @@ class Acknowledgements:
         """Some lock is to be renewed now."""
         return any(renewal for _, renewal in self._fresh) or any(p.renewal and p.retry_at <= now for p in self._again)
 
-    def has_others(self, partitions: Collection[TopicPartition]) -> bool:
-        """Something concerns partitions other than these."""
-        return any(portion.partition not in partitions for portion in self._all())
+    def has_others(self, partitions: Mapping[TopicPartition, UUID]) -> bool:
+        """Something concerns partitions other than these, which may be those of a former topic of the same name."""
+        return not all(portion.is_of(partitions) for portion in self._all())
 
-    def take(
-        self, now: float, *, renewal: bool, only: Callable[[TopicPartition], bool] = lambda _: True
-    ) -> list[AcknowledgementPortion]:
-        """Return what goes into the next request, at most one portion of each partition; refused ones go first."""
+    def take(self, now: float, *, renewal: bool, only: Mapping[TopicPartition, UUID] | None = None) -> list[AcknowledgementPortion]:
+        """Return what goes into the next request, at most one portion of each partition; refused ones go first.
+
+        ``only``: those of these partitions.
+        """
         taken: dict[TopicPartition, AcknowledgementPortion] = {}
         kept: deque[AcknowledgementPortion] = deque()
         for portion in self._again:
@@ -183,16 +188,16 @@ class Acknowledgements:
                 portion.renewal is renewal
                 and portion.retry_at <= now
                 and portion.partition not in taken
-                and only(portion.partition)
+                and (only is None or portion.is_of(only))
             )
             if fits:
                 taken[portion.partition] = portion
             else:
                 kept.append(portion)
         self._again = kept
-        for partition, renews in tuple(self._fresh):
-            if renews is renewal and partition not in taken and only(partition):
-                portion = self._fresh.pop((partition, renews))
+        for (partition, renews), portion in tuple(self._fresh.items()):
+            if renews is renewal and partition not in taken and (only is None or portion.is_of(only)):
+                del self._fresh[partition, renews]
                 if portion.entries:
                     taken[partition] = portion
         return list(taken.values())
