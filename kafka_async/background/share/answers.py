@@ -77,9 +77,6 @@ class ShareAnswers:
     ) -> None:
         if answer.acquisition_lock_timeout_ms > 0:
             self.exchange.lock_seconds = self.locks.duration = answer.acquisition_lock_timeout_ms / 1000
-        if sent.closes:
-            broker.session.reset()
-            return
         endpoints = {node.node_id: Node(node.node_id, node.host, node.port, node.rack) for node in answer.node_endpoints}
         if isinstance(answer, ShareFetchResponse):
             broker.session.fetched()
@@ -96,7 +93,10 @@ class ShareAnswers:
                 if partition is not None:
                     self._read(broker, partition, topic_id, part, sent, endpoints, now)
             return
-        broker.session.acknowledged()
+        if sent.closes:
+            broker.session.reset()
+        else:
+            broker.session.acknowledged()
         broker.dry_until = -inf
         results = [(topic.topic_id, part) for topic in answer.responses for part in topic.partitions]
         answers = {(topic_id, part.partition_index): (part.error_code, part.error_message) for topic_id, part in results}

@@ -133,10 +133,11 @@ class ShareFetchManager:
                 case RecordsDropped(partition, number, offsets):
                     self._acknowledge(partition, offsets, number, AcknowledgeType.RELEASE, now, said=False)
                 case Flush() as flush:
-                    self._closing.flushes.append(flush)
+                    self._closing.flush(flush, self._placement.brokers.values())
                     calls.append(flush.call)
                 case Close(call=close):
-                    self._closing.close(close)
+                    self._release(now, inf)
+                    self._closing.close(close, self._placement.brokers.values())
                     calls.append(close)
         return calls
 
@@ -197,7 +198,7 @@ class ShareFetchManager:
     def poll(self, now: float) -> Poll:
         """Return the requests that may go out now. The orders were taken before."""
         wake_at = min(self._requests.place(now), self._give_back(now))
-        self._release(now)
+        self._release(now, now if self.closing is ClosingState.OPEN else inf)
         self._renew(now)
         self._end(now)
         hurries, brokers = self._closing.hurries, self._placement.brokers.values()
@@ -234,9 +235,9 @@ class ShareFetchManager:
             self._placement.broker(held.node_id).acknowledgements.add(partition, held.topic_id, entries, now)
         return NEVER
 
-    def _release(self, now: float) -> None:
-        """Release the records whose time has come, and at the end all of them."""
-        for partition, number, offset in self.locks.releases(now if self.closing is ClosingState.OPEN else inf):
+    def _release(self, now: float, until: float) -> None:
+        """Release the records whose time comes until then; at the end, all of them."""
+        for partition, number, offset in self.locks.releases(until):
             self._acknowledge(partition, (offset,), number, AcknowledgeType.RELEASE, now)
 
     def _renew(self, now: float) -> None:

@@ -113,8 +113,8 @@ class ShareRequests:
             return None, NEVER
         if not broker.backoff.ready(now):
             return None, broker.backoff.retry_at
-        if closes:
-            return self._send_acknowledgements(broker, [], now, closes=True), NEVER
+        if closes:  # with what other tasks have acknowledged meanwhile
+            return self._send_acknowledgements(broker, acknowledgements.take(now, renewal=False), now, closes=True), NEVER
         if not session.is_open:
             return (self._open(broker, fetches=fetches, now=now), NEVER) if fetches or due_at <= now else (None, due_at)
         if acknowledgements.has_renewals(now):
