@@ -238,7 +238,8 @@ class LockLostError(KafkaError):
     """The lock on a record of a share group has ended, so another member may get the record, or has it already.
 
     Raised by ``async with record``: as the block is entered, and at its end if the lock was lost inside, which also cancels the
-    block. ``record`` is the ``ShareRecord``. It was not acknowledged; skip it.
+    block. ``record`` is the ``ShareRecord``. It was not acknowledged; skip it. The message and ``__cause__`` say why the lock has
+    ended, if that is known already.
     """
 
     def __init__(self, message: str, record: Any = None) -> None:

@@ -347,6 +347,34 @@ async def test_what_is_neither_accepted_nor_rejected_goes_to_others_at_the_end(k
     assert sorted(record.offset for record in found) == list(range(1, 10))
 
 
+async def test_flush_and_stop_do_not_wait_for_a_task_that_goes_on_acknowledging(kafka_share: KafkaCluster, topic: str) -> None:
+    locked_for(kafka_share, topic, LONG)
+    kafka_share.produce(topic, 500)
+    said: list[Record] = []
+    async with member(kafka_share, topic, topic) as first:
+        found = [record for records in (await first.getmany(timeout_ms=10_000)).values() for record in records]
+
+        async def go_on() -> None:
+            for record in found:
+                record.accept()
+                said.append(record)
+                await asyncio.sleep(0.002)
+
+        working = asyncio.create_task(go_on())
+        await until(lambda: len(said) > len(found) // 5)
+        before = len(said)
+        assert await first.flush() == {TopicPartition(topic, 0): None}
+        assert before < len(said) < len(found)
+        await first.stop()
+        assert len(said) < len(found)
+        working.cancel()
+    counts = {record.offset for record in found if not record.lost}
+    assert {record.offset for record in said[:before]} <= counts < {record.offset for record in found}
+    async with member(kafka_share, topic, topic) as second:
+        rest = {(await next_of(second, LONG / 2)).offset for _ in range(500 - len(counts))}
+    assert rest == set(range(500)) - counts
+
+
 async def test_the_records_of_a_killed_member_go_to_others_at_once(kafka_share: KafkaCluster, topic: str) -> None:
     locked_for(kafka_share, topic, LONG)
     kafka_share.produce(topic, 100)

@@ -29,7 +29,7 @@ from ...background.share.orders import (
     Settled,
     weight,
 )
-from ...errors import DeserializationError
+from ...errors import ConsumerStoppedError, DeserializationError, KafkaError
 from ...model import ConsumerRecord
 from ...values import define, field
 from ..callbacks import Deserialized
@@ -251,9 +251,9 @@ class Custody:
                 self._unread.append(UnreadPiece(delivery, records, counts, ready=not self.deserializes))
             case Renewed() as renewed:
                 self._renewed(renewed)
-            case Lost(locks=locks):
+            case Lost(locks=locks, error=error):
                 for number, offset in locks:
-                    self._lost(number, offset)
+                    self._lost(number, offset, error)
                 self._weed_all()
             case Settled() as settled:
                 self._settled(settled)
@@ -269,14 +269,14 @@ class Custody:
             else:  # unread records of a delivery are renewed together
                 delivery.deadline = max(delivery.deadline, renewed.deadline)
 
-    def _lost(self, number: int, offset: int) -> None:
+    def _lost(self, number: int, offset: int, error: KafkaError) -> None:
         delivery = self._deliveries.get(number)
         self.counts.lost += 1
         if delivery is None:
             return
         record = delivery.out.pop(offset, None)
         if record is not None:
-            record._is_lost = True
+            record._lost_by = error
             if record._said is None:
                 self._unreported.append(record)
         delivery.gone.add(offset)
@@ -292,7 +292,7 @@ class Custody:
             self._less(delivery, len(found))
             if settled.error is not None:
                 for record in found:
-                    record._is_lost = True
+                    record._lost_by = settled.error
         if settled.error is not None:
             counts.refused += size
         elif settled.kind is AcknowledgeType.ACCEPT:
@@ -485,7 +485,7 @@ class Custody:
             if not renews:
                 record._said = kind
             if self._closed:
-                record._is_lost = True
+                record._lost_by = ConsumerStoppedError("the consumer had stopped before the record was acknowledged")
                 self.counts.refused += not renews
                 return True
             if not renews:
@@ -508,11 +508,12 @@ class Custody:
     def close(self) -> None:
         """The consumer has stopped. Acknowledgements that came too late or got no answer are taken not to count."""
         self.sort()
+        stopped = ConsumerStoppedError("the consumer stopped before the record was acknowledged, or the broker had answered that")
         with self._lock:
             self._closed = True
             for delivery in self._deliveries.values():
                 for record in delivery.out.values():
-                    record._is_lost = True
+                    record._lost_by = stopped
                 delivery.out.clear()
             self.counts.refused += self.counts.unanswered
             self.counts.unanswered = 0
@@ -522,7 +523,7 @@ class Custody:
         if self.exchange.reports:
             self.sort()
         now = self.clock()
-        if record._is_lost or now >= record._deadline:
+        if record._lost_by is not None or now >= record._deadline:
             return False
         self.held.enter(record)
         delivery, offset = record._delivery, record.offset

@@ -85,15 +85,15 @@ class ShareRecord(Generic[K_co, V_co]):
     ``max_processing_ms`` after its delivery. So are the locks of the other records that the same ``getmany`` returned and that
     wait their turn, as long as the application works on one of them or has acknowledged one within the time of a lock.
 
-    ``async with`` raises ``LockLostError`` if the lock has ended before. If it ends inside, the block is cancelled and then raises
-    ``LockLostError``, unless it raises something else; a thread in ``with`` is not interrupted. In nested blocks of one record, the
-    outermost one decides.
+    ``async with`` raises ``LockLostError``, which says why, if the lock has ended before. If it ends inside, the block is cancelled
+    and then raises ``LockLostError``, unless it raises something else; a thread in ``with`` is not interrupted. In nested blocks of
+    one record, the outermost one decides.
 
     ``delivery_count``: how often it has been delivered, this time included.
     """
 
     __match_args__ = ("topic", "partition", "offset", "key", "value")
-    __slots__ = ("_custody", "_deadline", "_delivery", "_is_lost", "_raw", "_record", "_said", "delivery_count")
+    __slots__ = ("_custody", "_deadline", "_delivery", "_lost_by", "_raw", "_record", "_said", "delivery_count")
 
     if TYPE_CHECKING:
         topic: str
@@ -118,7 +118,7 @@ class ShareRecord(Generic[K_co, V_co]):
         self._delivery = delivery
         self._raw = raw
         self._deadline = delivery.deadline  # from now on the lock is renewed apart from those of unread records
-        self._is_lost = False
+        self._lost_by: Exception | None = None
         self._said: AcknowledgeType | None = None
 
     def fields(self) -> tuple[Any, ...]:
@@ -149,7 +149,7 @@ class ShareRecord(Generic[K_co, V_co]):
         custody = self._custody
         if custody.exchange.reports:
             custody.sort()
-        return self._is_lost or (self._said is None and custody.clock() >= self._deadline)
+        return self._lost_by is not None or (self._said is None and custody.clock() >= self._deadline)
 
     def accept(self) -> None:
         """The record is done and is never delivered again. Raises ``IllegalStateError`` if it was acknowledged otherwise before."""
@@ -213,11 +213,14 @@ class ShareRecord(Generic[K_co, V_co]):
         if self._said is None and not (self.lost and not custody.closed):
             self._say(_ACCEPT if error is None else _RELEASE)
         elif was_ended or (self._said is None and error is None):
-            raise self._loss() from error
+            raise self._loss()
 
     def _loss(self) -> LockLostError:
-        where = at_offset(self.topic, self.partition, self.offset)
-        return LockLostError(f"{where}: the lock has ended, so others may get the record, or have it already", self)
+        where, cause = at_offset(self.topic, self.partition, self.offset), self._lost_by
+        text = f"{where}: the lock has ended, so others may get the record, or have it already"
+        loss = LockLostError(text if cause is None else f"{text}: {cause}", self)
+        loss.__cause__ = cause
+        return loss
 
     def __repr__(self) -> str:
         where = at_offset(self.topic, self.partition, self.offset)

@@ -16,7 +16,7 @@ own, until single ones are refused. Sources: ``SharePartition.acknowledge``; ``S
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import Final, TypeAlias
 from uuid import UUID
@@ -67,6 +67,8 @@ class AcknowledgementPortion:
     """Why it is not known whether a request that carried it was carried out."""
     doubt: KafkaError | None = None
     """Why the connection over which its records were locked was lost: others may have had them since."""
+    awaited: float = inf
+    """Number of the first flush that waits for it; infinity: none does."""
 
     def batches(self) -> tuple[AcknowledgementBatch, ...]:
         """Return the entries as ranges of one type each, in ascending order."""
@@ -89,8 +91,19 @@ class AcknowledgementPortion:
         """Return a portion of some of the entries."""
         entries = {offset: self.entries[offset] for offset in offsets}
         return AcknowledgementPortion(
-            self.partition, self.topic_id, self.renewal, entries, since=self.since, was_sent=self.was_sent, doubt=self.doubt
+            self.partition,
+            self.topic_id,
+            self.renewal,
+            entries,
+            since=self.since,
+            was_sent=self.was_sent,
+            doubt=self.doubt,
+            awaited=self.awaited,
         )
+
+    def is_of(self, partitions: Mapping[TopicPartition, UUID]) -> bool:
+        """Whether it concerns one of these partitions. That of a topic which was made anew is another one."""
+        return partitions.get(self.partition) == self.topic_id
 
     @property
     def is_ours(self) -> bool:
@@ -146,7 +159,7 @@ class Acknowledgements:
 
     def renewed(self, partition: TopicPartition, locks: Mapping[int, Lock]) -> None:
         """These locks last longer. Their records may have been acknowledged meanwhile: those acknowledgements have more time."""
-        for portion in self._all():
+        for portion in self.portions:
             if portion.partition == partition and not portion.renewal:
                 for offset in portion.entries.keys() & locks.keys():
                     kind, lock = portion.entries[offset]
@@ -168,14 +181,15 @@ class Acknowledgements:
         """Some lock is to be renewed now."""
         return any(renewal for _, renewal in self._fresh) or any(p.renewal and p.retry_at <= now for p in self._again)
 
-    def has_others(self, partitions: Collection[TopicPartition]) -> bool:
-        """Something concerns partitions other than these."""
-        return any(portion.partition not in partitions for portion in self._all())
+    def has_others(self, partitions: Mapping[TopicPartition, UUID]) -> bool:
+        """Something concerns partitions other than these, which may be those of a former topic of the same name."""
+        return not all(portion.is_of(partitions) for portion in self.portions)
 
-    def take(
-        self, now: float, *, renewal: bool, only: Callable[[TopicPartition], bool] = lambda _: True
-    ) -> list[AcknowledgementPortion]:
-        """Return what goes into the next request, at most one portion of each partition; refused ones go first."""
+    def take(self, now: float, *, renewal: bool, only: Mapping[TopicPartition, UUID] | None = None) -> list[AcknowledgementPortion]:
+        """Return what goes into the next request, at most one portion of each partition; refused ones go first.
+
+        ``only``: those of these partitions.
+        """
         taken: dict[TopicPartition, AcknowledgementPortion] = {}
         kept: deque[AcknowledgementPortion] = deque()
         for portion in self._again:
@@ -183,23 +197,23 @@ class Acknowledgements:
                 portion.renewal is renewal
                 and portion.retry_at <= now
                 and portion.partition not in taken
-                and only(portion.partition)
+                and (only is None or portion.is_of(only))
             )
             if fits:
                 taken[portion.partition] = portion
             else:
                 kept.append(portion)
         self._again = kept
-        for partition, renews in tuple(self._fresh):
-            if renews is renewal and partition not in taken and only(partition):
-                portion = self._fresh.pop((partition, renews))
+        for (partition, renews), portion in tuple(self._fresh.items()):
+            if renews is renewal and partition not in taken and (only is None or portion.is_of(only)):
+                del self._fresh[partition, renews]
                 if portion.entries:
                     taken[partition] = portion
         return list(taken.values())
 
     def drop(self, partition: TopicPartition, error: KafkaError, now: float) -> None:
         """The broker cannot answer for this partition any more."""
-        mine = [portion for portion in self._all() if portion.partition == partition]
+        mine = [portion for portion in self.portions if portion.partition == partition]
         self._fresh = {key: portion for key, portion in self._fresh.items() if key[0] != partition}
         self._again = deque(portion for portion in self._again if portion.partition != partition)
         for portion in mine:
@@ -208,7 +222,7 @@ class Acknowledgements:
     def supersede(self, partition: TopicPartition, ranges: Sequence[AcquiredRecords], error: KafkaError, now: float) -> None:
         """These offsets are locked for us again: acknowledgements under the former locks must not affect the new ones."""
         first = min((batch.first_offset for batch in ranges), default=0)
-        for portion in self._all():
+        for portion in self.portions:
             if portion.partition != partition or max(portion.entries, default=-1) < first:
                 continue
             again = [o for o in portion.entries if any(batch.first_offset <= o <= batch.last_offset for batch in ranges)]
@@ -223,15 +237,17 @@ class Acknowledgements:
     def expire(self, now: float, error: KafkaError | None) -> float:
         """Give up acknowledgements that were tried for as long as locks last; return when to look again."""
         patience = self.patience()  # always added, here and below: a subtraction rounds differently, and the loop would spin
-        late = [portion for portion in self._all() if portion.since + patience <= now]
+        late = [portion for portion in self.portions if portion.since + patience <= now]
         if late:
             self._fresh = {key: portion for key, portion in self._fresh.items() if portion.since + patience > now}
             self._again = deque(portion for portion in self._again if portion.since + patience > now)
         for portion in late:
             self.settle(portion, _doubted(portion, _too_late(error)), now)
-        return min((portion.since for portion in self._all()), default=inf) + patience
+        return min((portion.since for portion in self.portions), default=inf) + patience
 
-    def _all(self) -> list[AcknowledgementPortion]:
+    @property
+    def portions(self) -> list[AcknowledgementPortion]:
+        """What is not sent, or is to be sent again."""
         return [*self._again, *self._fresh.values()]
 
     # --- answers ---------------------------------------------------------------------------------------------------------------
@@ -261,7 +277,7 @@ class Acknowledgements:
 
     def disconnected(self, error: KafkaError) -> None:
         """The connection over which the records were locked is gone. They may still be ours, so acknowledgements are sent."""
-        waiting = [portion for portion in self._all() if not portion.renewal]
+        waiting = [portion for portion in self.portions if not portion.renewal]
         self._fresh = {}
         self._again = deque(waiting)
         for portion in waiting:

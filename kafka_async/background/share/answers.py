@@ -1,6 +1,7 @@
 """What the answers of brokers mean for records, locks and acknowledgements (KIP-932)."""
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from math import inf
 from typing import Final
 from uuid import UUID
@@ -14,9 +15,11 @@ from ...errors import (
     InvalidShareSessionEpochError,
     KafkaError,
     MalformedResponseError,
+    NotLeaderOrFollowerError,
     ShareSessionLimitReachedError,
     ShareSessionNotFoundError,
     UnknownError,
+    UnknownTopicIdError,
     UnsupportedVersionError,
     for_code,
 )
@@ -74,9 +77,6 @@ class ShareAnswers:
     ) -> None:
         if answer.acquisition_lock_timeout_ms > 0:
             self.exchange.lock_seconds = self.locks.duration = answer.acquisition_lock_timeout_ms / 1000
-        if sent.closes:
-            broker.session.reset()
-            return
         endpoints = {node.node_id: Node(node.node_id, node.host, node.port, node.rack) for node in answer.node_endpoints}
         if isinstance(answer, ShareFetchResponse):
             broker.session.fetched()
@@ -93,7 +93,10 @@ class ShareAnswers:
                 if partition is not None:
                     self._read(broker, partition, topic_id, part, sent, endpoints, now)
             return
-        broker.session.acknowledged()
+        if sent.closes:
+            broker.session.reset()
+        else:
+            broker.session.acknowledged()
         broker.dry_until = -inf
         results = [(topic.topic_id, part) for topic in answer.responses for part in topic.partitions]
         answers = {(topic_id, part.partition_index): (part.error_code, part.error_message) for topic_id, part in results}
@@ -163,18 +166,32 @@ class ShareAnswers:
         for partition in self.locks.given_by(broker.node_id):
             held = self.locks.partitions[partition]
             left = {offset: (AcknowledgeType.RELEASE, None) for offset, lock in held.by_offset.items() if not lock.acknowledged}
-            self.lose(partition, _session_lost(partition, error))
+            self._lose(partition, _session_lost(partition, error))
             if left:
                 broker.acknowledgements.add(partition, held.topic_id, left, now)
 
-    def lose(self, partition: TopicPartition, error: KafkaError) -> PartitionLocks | None:
-        """The locks on a partition's records are gone. Return what they were."""
+    def give_up_former(self, partition: TopicPartition, topic_id: UUID, node_id: int, now: float) -> None:
+        """This broker leads the partition, of this topic: locks of another one are gone, and are not handed on (KIP-932)."""
         held = self.locks.partitions.get(partition)
+        if held is None or (held.topic_id, held.node_id) == (topic_id, node_id):
+            return
+        error: KafkaError
+        if held.topic_id != topic_id:
+            error = UnknownTopicIdError(f"{partition}: the topic was deleted, and another one has its name now")
+        else:
+            error = NotLeaderOrFollowerError(f"{partition}: the partition moved to another broker")
+        if self._lose(partition, error):
+            text, which = "locks are gone, so others get the records", frozenset((partition,))
+            self.trace(Fault(now=now, text=text, error=error, subject="fetch", partitions=which))
+        self.placement.broker(held.node_id).acknowledgements.drop(partition, error, now)
+
+    def _lose(self, partition: TopicPartition, error: KafkaError) -> bool:
+        """The locks on a partition's records are gone. Return whether there were any on records that are not acknowledged."""
         lost = self.locks.forget(partition)
         if lost:
             self.ahead.lost_at = self.exchange.delivered
             self.exchange.report(Lost(partition, tuple((lock.number, offset) for offset, lock in lost), error))
-        return held
+        return bool(lost)
 
     # --- records ---------------------------------------------------------------------------------------------------------------
 
@@ -197,6 +214,12 @@ class ShareAnswers:
             assigned.failures = 0
             self.trace(Recovered(now=now, outage="reading", subject="fetch", partitions=frozenset((partition,))))
         if not part.acquired_records or topic_id is None:
+            return
+        if assigned is not None and not assigned.is_read_at(topic_id, broker.node_id):
+            # A late answer about what the partition was before. Its locks would take the place of those that we have now.
+            ranges = (range(batch.first_offset, batch.last_offset + 1) for batch in part.acquired_records)
+            entries = dict.fromkeys(chain.from_iterable(ranges), (AcknowledgeType.RELEASE, None))
+            broker.acknowledgements.add(partition, topic_id, entries, now)
             return
         self._supersede(broker, partition, part.acquired_records, now)
         found = unpack(

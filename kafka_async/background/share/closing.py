@@ -1,16 +1,19 @@
 """Calls that wait for acknowledgements or for the end, and how far a share consumer has closed.
 
-It closes in this order: nothing is fetched any more, the acknowledgements are settled, the sessions are closed.
+It closes in this order: nothing is fetched any more, the acknowledgements are settled, the sessions are closed. Who waits, waits
+for what was acknowledged before: other tasks may go on acknowledging, so that there is always something on its way.
 """
 
 from collections.abc import Collection, Iterator
 from enum import Enum
+from math import inf
 
 from ...errors import KafkaError
 from ...events import Call
 from ...model import TopicPartition
 from ...values import define, field
 from ..loop.request_manager import NEVER
+from .acknowledgements import AcknowledgementPortion
 from .locks import Locks
 from .orders import Flush
 from .share_broker import ShareBroker
@@ -20,7 +23,7 @@ class ClosingState(Enum):
     """How far a share consumer has closed."""
 
     OPEN = "records are fetched"
-    SETTLING = "nothing is fetched any more; acknowledgements are sent and answered"
+    SETTLING = "nothing is fetched any more; what was acknowledged until then is sent and answered"
     PARTING = "the sessions are being closed, which releases what is left"
     CLOSED = "no broker knows us any more"
 
@@ -30,7 +33,9 @@ class Closing:
     """Who waits, and the results of acknowledgements since the last flush."""
 
     state: ClosingState = field(default=ClosingState.OPEN, init=False)
-    flushes: list[Flush] = field(factory=list, init=False)
+    flushes: dict[int, Flush] = field(factory=dict, init=False)
+    """By number: a portion of acknowledgements has that of the first one that waits for it."""
+    _number: int = field(default=0, init=False)
     _outcomes: dict[TopicPartition, KafkaError | None] = field(factory=dict, init=False)
     _calls: list[Call[None]] = field(factory=list, init=False)
 
@@ -39,30 +44,41 @@ class Closing:
         """Whether somebody waits for acknowledgements that do not wait for others then."""
         return bool(self.flushes) or self.state is not ClosingState.OPEN
 
-    def close(self, call: Call[None]) -> None:
-        """Begin to close; ``call`` waits for the end."""
+    def flush(self, order: Flush, brokers: Collection[ShareBroker]) -> None:
+        """Somebody waits for what is acknowledged by now."""
+        self._mark(brokers)
+        self.flushes[self._number] = order
+
+    def close(self, call: Call[None], brokers: Collection[ShareBroker]) -> None:
+        """Begin to close, with what is acknowledged by now; ``call`` waits for the end."""
         self._calls.append(call)
         if self.state is ClosingState.OPEN:
+            self._mark(brokers)
             self.state = ClosingState.SETTLING
+
+    def _mark(self, brokers: Collection[ShareBroker]) -> None:
+        self._number += 1
+        for portion in _portions(brokers):
+            portion.awaited = min(portion.awaited, self._number)
 
     def note(self, partition: TopicPartition, error: KafkaError | None) -> None:
         """An acknowledgement has a result, for the next flush; an error is not covered by what goes well."""
         self._outcomes[partition] = self._outcomes.get(partition) or error
 
     def go_on(self, brokers: Collection[ShareBroker], locks: Locks, now: float) -> float:
-        """Answer flushes, and take the next step of closing, once no acknowledgement is on its way.
+        """Answer flushes, and take the next step of closing, once no acknowledgement that they wait for is on its way.
 
         Return when to look again; ``now``: a step was taken.
         """
-        busy = any(broker.acknowledgements or (broker.in_flight and broker.in_flight.portions) for broker in brokers)
-        if self.flushes and not busy:
+        first = min((portion.awaited for portion in _portions(brokers)), default=inf) if self.hurries else inf
+        if done := [number for number in self.flushes if number < first]:
             outcomes = dict(self._outcomes)
-            flushes, self.flushes = self.flushes, []
+            flushes = [self.flushes.pop(number) for number in done]
             if any(order.tells for order in flushes):
                 self._outcomes.clear()
             for order in flushes:
                 order.call.resolve(dict(outcomes))
-        if self.state is ClosingState.SETTLING and not busy:
+        if self.state is ClosingState.SETTLING and first == inf:
             until = _rests_until(brokers, locks, now)
             if until <= now:
                 self.state = ClosingState.PARTING
@@ -77,6 +93,14 @@ class Closing:
         if self.state is ClosingState.CLOSED:
             calls, self._calls = self._calls, []
             yield from calls
+
+
+def _portions(brokers: Collection[ShareBroker]) -> Iterator[AcknowledgementPortion]:
+    """Yield all that is acknowledged and not answered."""
+    for broker in brokers:
+        yield from broker.acknowledgements.portions
+        if broker.in_flight is not None:
+            yield from broker.in_flight.portions
 
 
 def _knows_us(broker: ShareBroker) -> bool:

@@ -133,10 +133,11 @@ class ShareFetchManager:
                 case RecordsDropped(partition, number, offsets):
                     self._acknowledge(partition, offsets, number, AcknowledgeType.RELEASE, now, said=False)
                 case Flush() as flush:
-                    self._closing.flushes.append(flush)
+                    self._closing.flush(flush, self._placement.brokers.values())
                     calls.append(flush.call)
                 case Close(call=close):
-                    self._closing.close(close)
+                    self._release(now, inf)
+                    self._closing.close(close, self._placement.brokers.values())
                     calls.append(close)
         return calls
 
@@ -197,7 +198,7 @@ class ShareFetchManager:
     def poll(self, now: float) -> Poll:
         """Return the requests that may go out now. The orders were taken before."""
         wake_at = min(self._requests.place(now), self._give_back(now))
-        self._release(now)
+        self._release(now, now if self.closing is ClosingState.OPEN else inf)
         self._renew(now)
         self._end(now)
         hurries, brokers = self._closing.hurries, self._placement.brokers.values()
@@ -234,9 +235,9 @@ class ShareFetchManager:
             self._placement.broker(held.node_id).acknowledgements.add(partition, held.topic_id, entries, now)
         return NEVER
 
-    def _release(self, now: float) -> None:
-        """Release the records whose time has come, and at the end all of them."""
-        for partition, number, offset in self.locks.releases(now if self.closing is ClosingState.OPEN else inf):
+    def _release(self, now: float, until: float) -> None:
+        """Release the records whose time comes until then; at the end, all of them."""
+        for partition, number, offset in self.locks.releases(until):
             self._acknowledge(partition, (offset,), number, AcknowledgeType.RELEASE, now)
 
     def _renew(self, now: float) -> None:
@@ -249,11 +250,24 @@ class ShareFetchManager:
 
     def _end(self, now: float) -> None:
         for partition, over in self.locks.ended(now):
-            error = InvalidRecordStateError(f"{partition}: the lock ended before the record was acknowledged")
-            self.exchange.report(Lost(partition, tuple((lock.number, offset) for offset, lock in over), error))
-            if not self._can_renew and any(lock.keep is not Keep.ALONE for _, lock in over):
-                text = "locks expired while their records were being processed: the brokers cannot renew them"
-                self.trace(Fault(now=now, text=text, error=error, subject="fetch"))
+            by_reason: dict[str, list[tuple[int, int]]] = {}
+            for offset, lock in over:
+                by_reason.setdefault(self._why_not_renewed(lock, now), []).append((lock.number, offset))
+            for why, ended in by_reason.items():
+                text = f"{partition}: the lock ended before the record was acknowledged"
+                error = InvalidRecordStateError(f"{text}: {why}" if why else text)
+                self.exchange.report(Lost(partition, tuple(ended), error))
+                if why:
+                    text, which = "locks are not renewed any longer, so others get the records", frozenset((partition,))
+                    self.trace(Fault(now=now, text=text, error=error, subject="fetch", partitions=which))
+
+    def _why_not_renewed(self, lock: Lock, now: float) -> str:
+        """Return why a lock that is renewed automatically was not; empty if that is not known, or it is not such a lock."""
+        if lock.keep is Keep.ALONE:
+            return ""
+        if not self._can_renew:
+            return "the brokers cannot renew locks"
+        return f"max_processing_ms={self.settings.max_processing_ms} is over" if self.locks.is_over(lock, now) else ""
 
     def _linger(self) -> float:
         """How long acknowledgements wait for others: longer while the application works through records locked together.

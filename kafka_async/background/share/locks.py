@@ -174,7 +174,7 @@ class Locks:
         for partition, held in self.partitions.items():
             chosen = {}
             for offset, lock in held.by_offset.items():
-                if lock.acknowledged or now >= lock.since + self.longest:
+                if lock.acknowledged or self.is_over(lock, now):
                     continue
                 at = lock.deadline - self.duration / 2
                 if at <= soon and lock.is_renewed(calls):
@@ -185,6 +185,10 @@ class Locks:
                     self.renewal_at = min(self.renewal_at, soon)
             if chosen:
                 yield partition, held, chosen
+
+    def is_over(self, lock: Lock, now: float) -> bool:
+        """Whether the time for which a lock is renewed automatically is over."""
+        return now >= lock.since + self.longest
 
     def _calls_at_work(self, now: float) -> set[int]:
         """Return the read calls of whose records one is worked on, or was acknowledged not long ago."""

@@ -7,7 +7,6 @@ from typing import Final
 from uuid import UUID
 
 from ...config import ConsumerConfig
-from ...errors import NotLeaderOrFollowerError
 from ...model import TopicPartition
 from ...network import Channel, UnsentRequest
 from ...values import define, field
@@ -65,8 +64,8 @@ class ShareRequests:
         if assigned is None or leader is None:
             placement.put(partition, None)
             return
-        if assigned.node_id is not None and assigned.node_id != leader.node_id:
-            self._moved(partition, now)
+        self.answers.give_up_former(partition, assigned.topic_id, leader.node_id, now)
+        if assigned.node_id not in (None, leader.node_id):
             assigned.retry_at = 0.0
         assigned.node_id = leader.node_id
         if assigned.retry_at > now:
@@ -74,13 +73,6 @@ class ShareRequests:
             placement.put(partition, None)
         else:
             placement.put(partition, leader.node_id, assigned.topic_id)
-
-    def _moved(self, partition: TopicPartition, now: float) -> None:
-        """Another broker leads the partition: locks are not handed on (KIP-932)."""
-        error = NotLeaderOrFollowerError(f"{partition}: the partition moved to another broker")
-        held = self.answers.lose(partition, error)
-        if held is not None:
-            self.placement.broker(held.node_id).acknowledgements.drop(partition, error, now)
 
     # --- what a broker gets next -----------------------------------------------------------------------------------------------
 
@@ -121,8 +113,8 @@ class ShareRequests:
             return None, NEVER
         if not broker.backoff.ready(now):
             return None, broker.backoff.retry_at
-        if closes:
-            return self._send_acknowledgements(broker, [], now, closes=True), NEVER
+        if closes:  # with what other tasks have acknowledged meanwhile
+            return self._send_acknowledgements(broker, acknowledgements.take(now, renewal=False), now, closes=True), NEVER
         if not session.is_open:
             return (self._open(broker, fetches=fetches, now=now), NEVER) if fetches or due_at <= now else (None, due_at)
         if acknowledgements.has_renewals(now):
@@ -145,7 +137,7 @@ class ShareRequests:
         if not fetches:
             return None, due_at
         young = now < acknowledgements.due_at() and self.ahead.exchange.unread > 0
-        portions = [] if young else acknowledgements.take(now, renewal=False, only=lambda partition: partition in wanted)
+        portions = [] if young else acknowledgements.take(now, renewal=False, only=wanted)
         return self._fetch(broker, portions, now), NEVER
 
     def _open(self, broker: ShareBroker, *, fetches: bool, now: float) -> UnsentRequest:

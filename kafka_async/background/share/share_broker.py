@@ -54,3 +54,7 @@ class AssignedPartition:
     """The broker that led it last."""
     retry_at: float = 0.0
     failures: int = 0
+
+    def is_read_at(self, topic_id: UUID, node_id: int) -> bool:
+        """Whether this is the topic, and its partition is led by this broker as far as we know."""
+        return self.topic_id == topic_id and self.node_id in (None, node_id)

@@ -195,7 +195,8 @@ class ShareMembership:
             self._topics = frozenset()
             self._reading.stop()
         self._move(_I.LEAVE, now)
-        if self.state is _S.UNSUBSCRIBED:
+        if self.state is _S.UNSUBSCRIBED:  # it was no member: there is nothing to leave, and the next heartbeat joins
+            self._restart(JOIN_EPOCH)
             self._answer_calls()
 
     def _answer_calls(self) -> None:

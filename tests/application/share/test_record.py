@@ -131,8 +131,8 @@ def test_a_block_of_a_record_that_was_acknowledged_is_not_entered() -> None:
         raise AssertionError("entered")
 
 
-@pytest.mark.parametrize("lost", ["by a report", "by the time"])
-def test_a_block_whose_lock_ends_inside_says_so_at_its_end_and_nothing_to_the_broker(lost: str) -> None:
+@pytest.mark.parametrize(("lost", "why"), [("by a report", f": {ERROR}"), ("by the time", "")])
+def test_a_block_whose_lock_ends_inside_says_so_at_its_end_and_nothing_to_the_broker(lost: str, why: str) -> None:
     world = World()
     record = one(world)
 
@@ -142,10 +142,20 @@ def test_a_block_whose_lock_ends_inside_says_so_at_its_end_and_nothing_to_the_br
         else:
             world.now = 30.0
 
-    with pytest.raises(LockLostError, match="t-0 at offset 7: the lock has ended") as error:
+    with pytest.raises(LockLostError) as error:
         work(record, inside)
+    assert str(error.value) == f"t-0 at offset 7: the lock has ended, so others may get the record, or have it already{why}"
+    assert error.value.__cause__ is (ERROR if why else None)
     assert error.value.record is record
     assert said(world) == []
+
+
+def test_a_block_that_is_entered_too_late_says_why() -> None:
+    world = World()
+    record = one(world)
+    world.exchange.report(Lost(TP, ((1, 7),), ERROR))
+    with pytest.raises(LockLostError, match=r"or have it already: .*over"), record:
+        raise AssertionError("entered")
 
 
 def test_an_exception_that_leaves_a_block_whose_lock_has_ended_is_the_users_own() -> None:

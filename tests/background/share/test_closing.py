@@ -3,9 +3,8 @@
 import pytest
 
 from kafka_async.background.share.closing import ClosingState
-from kafka_async.background.share.orders import (
-    Close,
-)
+from kafka_async.background.share.orders import AcknowledgeType, Close, ReleaseLater, Settled
+from kafka_async.errors import InvalidRecordStateError
 from kafka_async.events import Call
 from kafka_async.wire.messages import (
     ShareAcknowledgeRequest,
@@ -15,6 +14,11 @@ from kafka_async.wire.messages import (
 )
 
 from .world import TP, World, accept, acknowledged, acknowledgement, fetch, fetched, flush, taken_in
+
+
+def offsets(request: ShareAcknowledgeRequest) -> list[tuple[int, int]]:
+    batches = request.topics[0].partitions[0].acknowledgement_batches
+    return [(batch.first_offset, batch.last_offset) for batch in batches]
 
 
 def test_a_flush_returns_the_result_of_each_partition() -> None:
@@ -30,6 +34,56 @@ def test_a_flush_returns_the_result_of_each_partition() -> None:
     again = flush(world)
     world.poll(0.3)
     assert again.result() == {}
+
+
+def test_a_flush_does_not_wait_for_what_is_acknowledged_after_it() -> None:
+    world = World()
+    delivery = world.delivered(3)
+    accept(world, delivery, 0)
+    first = flush(world)
+    world.poll(0.1)
+    accept(world, delivery, 1)
+    second = flush(world)
+    world.poll(0.15)
+    world.answer(ShareAcknowledgeRequest, acknowledged(), 0.2)
+    accept(world, delivery, 2)
+    world.poll(0.2)
+    assert (first.done, second.done) == (True, False)
+    assert first.result() == {TP: None}
+    world.answer(ShareAcknowledgeRequest, acknowledged(InvalidRecordStateError.errno), 0.3)
+    world.poll(0.3)  # it had two records: each is sent again by itself
+    assert not second.done
+    world.answer(ShareAcknowledgeRequest, acknowledged(), 0.4)
+    world.poll(0.4)
+    accept(world, delivery, 3)
+    world.answer(ShareAcknowledgeRequest, acknowledged(InvalidRecordStateError.errno), 0.5)
+    world.poll(0.5)
+    assert isinstance(second.result()[TP], InvalidRecordStateError)
+
+
+def test_the_end_does_not_wait_for_tasks_that_go_on_acknowledging_and_takes_along_what_they_said() -> None:
+    world = World()
+    delivery = world.delivered(4)
+    accept(world, delivery, 0)
+    world.exchange.order(ReleaseLater(TP, delivery.number, 1, 20.0))
+    call: Call[None] = Call(100.0)
+    world.exchange.order(Close(call=call))
+    world.poll(0.1)
+    assert offsets(acknowledgement(world)) == [(0, 0), (1, 1)]
+    accept(world, delivery, 2)
+    world.poll(0.15)
+    world.answer(ShareAcknowledgeRequest, acknowledged(), 0.2)
+    world.poll(0.2)
+    accept(world, delivery, 3)
+    world.answer(ShareAcknowledgeRequest, acknowledged(), 0.3)
+    world.poll(0.3)
+    assert (acknowledgement(world).share_session_epoch, offsets(acknowledgement(world))) == (-1, [(3, 3)])
+    world.reports()
+    world.answer(ShareAcknowledgeRequest, acknowledged(), 0.4)
+    assert world.reports() == [Settled(TP, delivery.number, (3,), AcknowledgeType.ACCEPT, None)]
+    world.poll(0.4)
+    world.poll(0.4)
+    assert world.background.fetch.closing is ClosingState.CLOSED
 
 
 def test_the_end_settles_then_closes_the_sessions_then_leaves() -> None:

@@ -7,13 +7,16 @@ from kafka_async.background.share.orders import (
     AcknowledgeType,
     Hold,
     Lost,
+    Order,
     RecordsDropped,
     RecordsHandedOut,
     Renewed,
 )
+from kafka_async.background.share.share_settings import ShareSettings
 from kafka_async.errors import (
     InvalidRecordStateError,
 )
+from kafka_async.trace import Fault
 from kafka_async.wire.messages import (
     ShareAcknowledgeRequest,
     ShareFetchRequest,
@@ -70,6 +73,30 @@ def test_locks_that_nobody_renews_are_reported_when_they_end() -> None:
     world.poll(LOCK)
     lost = [report for report in world.reports() if isinstance(report, Lost)]
     assert [report.locks for report in lost] == [((delivery.number, 0),)]
+
+
+@pytest.mark.parametrize(
+    ("order", "renews", "why"),
+    [
+        (Hold(TP, 1, 0), True, ": max_processing_ms=20000 is over"),
+        (Hold(TP, 1, 0), False, ": the brokers cannot renew locks"),
+        (RecordsHandedOut(TP, 1, (0,)), True, ""),
+    ],
+)
+def test_the_loss_of_a_lock_that_would_have_been_renewed_says_why_it_was_not(order: Order, renews: bool, why: str) -> None:
+    world = World(max_poll_records=2, settings=ShareSettings(max_processing_ms=20_000))
+    if not renews:
+        world.network.offered = None
+    accept(world, world.delivered(1))
+    world.handler.reading = 0
+    world.exchange.order(order)
+    for now in (15.0, 30.0, 45.0):
+        world.poll(now)
+        if world.waiting(ShareAcknowledgeRequest):
+            world.answer(ShareAcknowledgeRequest, acknowledged(), now)
+    (lost,) = (report for report in world.reports() if isinstance(report, Lost))
+    assert lost.error.args == (f"t-0: the lock ended before the record was acknowledged{why}",)
+    assert [event.error for event in world.seen if isinstance(event, Fault)] == ([lost.error] if why else [])
 
 
 def test_brokers_that_cannot_renew_are_not_asked_to() -> None:

@@ -9,10 +9,12 @@ from kafka_async.background.share.orders import (
 )
 from kafka_async.background.share.read_ahead import SHORT_POLL
 from kafka_async.errors import (
+    CoordinatorNotAvailableError,
     NotLeaderOrFollowerError,
+    UnknownTopicIdError,
 )
 from kafka_async.model import TopicPartition
-from kafka_async.trace import Unassigned
+from kafka_async.trace import Fault, Unassigned
 from kafka_async.wire.messages import (
     MetadataRequest,
     ShareAcknowledgeRequest,
@@ -21,9 +23,17 @@ from kafka_async.wire.messages import (
     ShareNodeEndpoint,
     SharePartitionData,
 )
-from tests.background.support import topic_id
+from tests.background.support import cluster, described, topic_id
 
-from .world import ID, TP, World, accept, acknowledged, acknowledgement, fetch, fetched
+from .world import ID, TP, World, accept, acknowledged, acknowledgement, acquired, fetch, fetched
+
+
+def led_by_two(world: World, now: float) -> None:
+    """Have the metadata name broker 2 as the leader of the partitions."""
+    world.background.metadata.request_update(now)
+    world.poll(now)
+    world.answer(MetadataRequest, cluster(described("t", (2, 2), epoch=1)), now)
+    world.poll(now)
 
 
 def test_a_session_is_opened_for_the_assigned_partitions() -> None:
@@ -93,6 +103,66 @@ def test_a_partition_of_a_topic_that_was_made_anew_is_another_one() -> None:
     assert world.seen[-1] == Unassigned(now=1.0, partitions=frozenset((TP,)))
     world.background.fetch.assign({TP: topic_id("another")}, 2.0)
     assert world.seen[-1] == Unassigned(now=1.0, partitions=frozenset((TP,)))
+
+
+def test_a_topic_that_was_made_anew_takes_the_locks_of_the_former_one_with_it() -> None:
+    world = World()
+    accept(world, world.delivered(2), 0)
+    world.background.fetch.assign({TP: topic_id("another")}, 1.0)
+    world.poll(1.0)
+    lost, settled = world.reports()
+    assert isinstance(lost, Lost)
+    assert isinstance(settled, Settled)
+    assert [(offset, type(lost.error)) for _, offset in lost.locks] == [(1, UnknownTopicIdError)]
+    assert (settled.offsets, type(settled.error)) == ((0,), UnknownTopicIdError)
+    assert [event.error for event in world.seen if isinstance(event, Fault)] == [lost.error]
+    world.exchange.demand.wanted = 1
+    world.poll(1.1)
+    (topic,) = fetch(world).topics
+    assert (topic.topic_id, topic.partitions[0].acknowledgement_batches) == (topic_id("another"), ())
+
+
+def test_acknowledgements_on_their_way_as_the_topic_is_made_anew_are_repeated_for_the_former_one() -> None:
+    world = World()
+    accept(world, world.delivered(2), 0)
+    world.poll(0.1)
+    assert fetch(world).topics[0].topic_id == ID
+    world.background.fetch.assign({TP: topic_id("another")}, 0.1)
+    world.poll(0.1)
+    not_now = SharePartitionData(partition_index=0, acknowledge_error_code=CoordinatorNotAvailableError.errno)
+    world.answer(ShareFetchRequest, fetched(not_now), 0.2)
+    world.poll(1.0)
+    (topic,) = acknowledgement(world).topics
+    assert topic.topic_id == ID
+
+
+@pytest.mark.parametrize("change", ["topic", "leader"])
+def test_a_late_answer_about_what_a_partition_was_before_is_given_back(change: str) -> None:
+    world = World()
+    world.joined(0)
+    if change == "topic":
+        world.background.fetch.assign({TP: topic_id("another")}, 0.1)
+    else:
+        led_by_two(world, 0.1)
+    world.poll(0.1)
+    world.answer(ShareFetchRequest, fetched(acquired(5, 2)), 0.2)
+    world.poll(0.3)
+    assert world.reports() == []
+    ((topic,),) = (request.topics for request in world.waiting(ShareAcknowledgeRequest))
+    (batch,) = topic.partitions[0].acknowledgement_batches
+    assert (topic.topic_id, batch.first_offset, batch.last_offset, batch.acknowledge_types) == (ID, 5, 6, (2,))
+
+
+def test_a_partition_that_left_and_comes_back_at_another_broker_has_lost_its_locks() -> None:
+    world = World()
+    world.delivered(2)
+    world.background.fetch.assign({}, 0.1)
+    led_by_two(world, 0.1)  # new metadata, with which the assignment comes back
+    world.poll(0.1)
+    (lost,) = world.reports()
+    assert isinstance(lost, Lost)
+    assert isinstance(lost.error, NotLeaderOrFollowerError)
+    assert [offset for _, offset in lost.locks] == [0, 1]
 
 
 def test_acknowledgements_of_a_partition_that_left_do_not_wait_for_a_pause_between_fetches() -> None:

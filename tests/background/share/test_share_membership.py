@@ -15,7 +15,7 @@ from kafka_async.errors import (
     UnknownMemberIdError,
     UnsupportedVersionError,
 )
-from kafka_async.events import Call, Unsubscribe
+from kafka_async.events import Call, SubscribeTopics, Unsubscribe
 from kafka_async.trace import Fault, Recovered
 from kafka_async.wire.messages import FindCoordinatorRequest, ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
@@ -208,19 +208,49 @@ def test_leaving_says_so_and_is_done_whatever_is_answered() -> None:
     assert state(world) is ShareMemberState.UNSUBSCRIBED
 
 
-def test_a_member_whose_application_does_not_read_leaves_and_comes_back() -> None:
+def no_member(was: ShareMemberState) -> World:
+    """Return a consumer that is no member of its group, at 10.0."""
     world = World(max_poll_interval_ms=10_000)
-    world.joined(0)
-    world.handler.reading = 0
-    for now in (5.0, 8.0, 9.9):
-        world.poll(now)
-        if world.waiting(ShareGroupHeartbeatRequest):
-            world.answer(ShareGroupHeartbeatRequest, taken_in(0, changed=False), now)
-    world.poll(10.0)
-    assert beat(world).member_epoch == -1
-    assert state(world) is ShareMemberState.AWAY
+    if was is ShareMemberState.FATAL:
+        world.coordinated()
+        world.answer(ShareGroupHeartbeatRequest, failed(GroupMaxSizeReachedError.errno), 0.0)
+    elif was is ShareMemberState.UNSUBSCRIBED:
+        world.joined(0)
+        world.handler.add(Unsubscribe(call=None, subscription=2))
+        world.poll(1.0)
+    else:
+        world.joined(0)
+        world.handler.reading = 0
+        for now in (5.0, 8.0, 9.9):
+            world.poll(now)
+            if world.waiting(ShareGroupHeartbeatRequest):
+                world.answer(ShareGroupHeartbeatRequest, taken_in(0, changed=False), now)
+        world.poll(10.0)
+    if was is not ShareMemberState.FATAL:
+        assert beat(world).member_epoch == -1
+        world.answer(ShareGroupHeartbeatRequest, taken_in(epoch=-1), 10.0)
+    assert state(world) is was
+    return world
+
+
+@pytest.mark.parametrize("was", [ShareMemberState.UNSUBSCRIBED, ShareMemberState.AWAY, ShareMemberState.FATAL])
+def test_who_unsubscribes_without_being_a_member_joins_with_the_next_subscription(was: ShareMemberState) -> None:
+    world = no_member(was)
+    call: Call[None] = Call(20.0)
+    world.handler.add(Unsubscribe(call=call, subscription=3))
+    world.poll(11.0)
+    assert call.done
+    world.handler.add(SubscribeTopics(topics=frozenset(("t",)), subscription=4))
+    world.poll(12.0)
+    assert (beat(world).member_epoch, beat(world).subscribed_topic_names) == (0, ("t",))
+    world.answer(ShareGroupHeartbeatRequest, failed(CoordinatorLoadInProgressError.errno), 12.0)
+    world.poll(12.5)
+    assert beat(world).member_epoch == 0
+
+
+def test_a_member_whose_application_does_not_read_leaves_and_comes_back() -> None:
+    world = no_member(ShareMemberState.AWAY)
     assert world.background.fetch.partitions == frozenset()
-    world.answer(ShareGroupHeartbeatRequest, taken_in(epoch=-1), 10.0)
     world.handler.reading = 1
     world.poll(20.0)
     assert beat(world).member_epoch == 0

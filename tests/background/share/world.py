@@ -65,7 +65,7 @@ def acquired(start: int, count: int, partition: int = 0, **fields: Any) -> Share
 class World:
     """A ``ShareBackground`` with its surroundings."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, settings: ShareSettings | None = None, **options: Any) -> None:
         self.config = ConsumerConfig.of(group_id="g", **options)
         self.handler: EventHandler[ShareEvent] = EventHandler(lambda: None, lambda: None)
         self.exchange = Exchange(self.handler)
@@ -82,7 +82,8 @@ class World:
             trace=self.seen.append,
         )
         buffer = FetchBuffer(1, lambda: None, lambda: None)
-        self.background: ShareBackground = assembly(self.exchange, ShareSettings())(self.config, self.handler, buffer, environment)
+        assemble = assembly(self.exchange, settings or ShareSettings())
+        self.background: ShareBackground = assemble(self.config, self.handler, buffer, environment)
 
     def poll(self, now: float) -> list[Request[Any]]:
         """Poll as the loop does. A ``wake_at`` that is not in the future makes it spin: there must never be one."""
