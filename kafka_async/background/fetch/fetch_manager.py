@@ -19,6 +19,7 @@ from ...errors import (
     CorruptRecordException,
     FetchSessionIdNotFound,
     FetchSessionTopicIdError,
+    FrameSizeError,
     InvalidFetchSessionEpoch,
     KafkaError,
     OffsetOutOfRangeError,
@@ -41,7 +42,7 @@ from ..positions.positions import PositionsManager
 from ..positions.subscription import FetchPosition, FetchState, PartitionState, PreferredReplica, SubscriptionState
 from .fetch_broker import FetchBroker
 from .fetch_session import ANSWERS, Answer, FetchSession, FetchTerms, PartitionAnswer, Wanted
-from .fetch_size import FULL, FetchSize, RequestShare
+from .fetch_size import FULL, FetchSize, RequestShare, largest_request
 from .placement import Placement
 
 _READING: Final = "reading"
@@ -105,8 +106,11 @@ class FetchManager:
     _left_out: _LeftOut = field(factory=_LeftOut, init=False)
     _outage: PartitionOutage = field(init=False)
     _terms: FetchTerms = field(init=False)
+    _largest_request: int = field(init=False)
+    """Bytes that a request may ask for, however much room there is."""
 
     def __attrs_post_init__(self) -> None:
+        self._largest_request = largest_request(self.config)
         self._placement = Placement(self.metadata, self._new_broker)
         patience = max(self.config.request_timeout_ms / 2000, 2 * self.config.retry_backoff_max)
         self._outage = PartitionOutage(self.trace, _READING, "cannot be fetched at the moment; trying again", patience)
@@ -243,7 +247,7 @@ class FetchManager:
         reserved = self._reserved()
         room = self.buffer.room() - reserved - spare
         share = (self.buffer.limit - spare) // max(brokers, _REQUEST_SHARE)
-        cap = max(1, min(self.config.fetch_max_bytes, share))  # 0 is allowed: one batch at a time
+        cap = max(1, min(self._largest_request, share))  # 0 is allowed: one batch at a time
         size = min(cap, room // idle)
         # What a read waits for is worth any request: dropping what others have fetched, to have room for more, costs more.
         worth_it = min(self.config.max_partition_fetch_bytes, cap, max(cap // _REQUEST_SHARE, broker.share.batch, 1))
@@ -296,7 +300,7 @@ class FetchManager:
         """Return equal shares for all partitions in the largest request."""
         partitions = len(self.subscription.partitions)
         spare = self._useful() if partitions > 1 else 0
-        return RequestShare.equal(min(self.config.fetch_max_bytes, (self.buffer.limit - spare) // _REQUEST_SHARE), partitions)
+        return RequestShare.equal(min(self._largest_request, (self.buffer.limit - spare) // _REQUEST_SHARE), partitions)
 
     def _first_size(self) -> FetchSize:
         """Return a size that begins at ``max_partition_fetch_bytes``, and grows unless the user has set that option."""
@@ -387,6 +391,8 @@ class FetchManager:
                 self._placement.changed.add(partition)
         if isinstance(outcome, KafkaError) and not outcome.retriable:
             self.handler.publish_error(outcome, to_all=True)  # another attempt would fail too
+        elif isinstance(outcome, FrameSizeError) and (too_long := broker.too_long(outcome, self.config, now)) is not None:
+            self.handler.publish_error(too_long)
         error = outcome if isinstance(outcome, BaseException) else None
         text = f"fetch from broker {broker.node_id} failed; trying again"
         self.trace(Fault(now=now, text=text, error=error, subject="fetch", outage=broker.outage))

@@ -1,5 +1,7 @@
 """The Fetch request manager: who is asked for what, and what every answer means."""
 
+from typing import Any
+
 import pytest
 
 from kafka_async import TopicPartition
@@ -7,6 +9,7 @@ from kafka_async.background.boundary import FetchedData, PartitionFailed
 from kafka_async.errors import (
     AuthenticationFailedError,
     CorruptRecordException,
+    FrameSizeError,
     KafkaConnectionError,
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
@@ -680,7 +683,52 @@ def test_a_refusal_that_retrying_cannot_mend_is_reported_and_tried_again_after_a
     assert asked(world.find(FetchRequest).message) == {0: 3}
 
 
+def test_answers_that_are_too_long_are_raised_after_each_request_timeout_unless_it_was_one() -> None:
+    """The length of one may have been corrupted on its way; a batch that is too large is sent again and again."""
+    world = World(receive_message_max_bytes=5000)
+    world.fetching({A: 3})
+    now, raised = 1.0, []
+    while now < 64.0:
+        world.answer(FetchRequest, FrameSizeError("frame length 6000: expected 0 to 5000"), now)
+        raised += [(now, error) for error in world.errors()]
+        now = until(world, lambda: bool(world.waiting(FetchRequest)), now)
+        world.answer(FetchRequest, fetched(data(A)), now)  # another partition was the first one
+        now = until(world, lambda: bool(world.waiting(FetchRequest)), now) + 0.5
+        if world.waiting(MetadataRequest):
+            world.answer(MetadataRequest, cluster(described("t", (1, 1, 1))), now)
+    assert [at for at, _ in raised] == pytest.approx([1.6, 31.6, 61.6], abs=0.6)
+    for _, error in raised:
+        assert isinstance(error, FrameSizeError)
+        assert "receive_message_max_bytes=5000" in str(error)
+
+
+def test_an_answer_that_is_too_long_now_and_then_is_no_error() -> None:
+    world = World()
+    world.fetching({A: 3})
+    now = 1.0
+    for _ in range(4):
+        world.answer(FetchRequest, FrameSizeError("frame length 2000000000: expected 0 to 100000000"), now)
+        now = until(world, lambda: bool(world.waiting(FetchRequest)), now)
+        world.answer(FetchRequest, fetched(data(A)), now)
+        now = until(world, lambda: bool(world.waiting(FetchRequest)), now) + 40.0
+    assert world.errors() == []
+
+
 # The budget.
+
+
+@pytest.mark.parametrize(
+    ("longest", "options"),
+    [
+        (1_000_000, {}),
+        (100_000_000, {"fetch_max_bytes": 200_000_000, "fetch_buffer_bytes": 2**30}),
+        (1024, {"max_partition_fetch_bytes": 2000}),
+    ],
+)
+def test_no_request_asks_for_more_than_an_answer_may_bring(longest: int, options: dict[str, Any]) -> None:
+    world = World(receive_message_max_bytes=longest, **options)
+    world.fetching({A: 0, B: 0}, leaders=(1, 2, 1))
+    assert all(longest // 2 < request.max_bytes < longest for request in world.waiting(FetchRequest))
 
 
 def test_a_full_buffer_asks_for_nothing_until_there_is_room() -> None:
