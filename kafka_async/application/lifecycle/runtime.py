@@ -70,7 +70,7 @@ class Runtime(Protocol):
         """Return a context that ends what waits in it after ``seconds``, if there is an event loop to do so."""
 
     def ask_now(self, direct: Callable[[], T], send: Callable[[Call[T]], None]) -> T:
-        """Return an answer of the background without awaiting: by ``direct`` if it shares our thread, else by an event."""
+        """Return an answer of the background without awaiting: by ``direct`` if we are in its thread, else by an event."""
 
     async def apart(self, function: Callable[[], T]) -> T:
         """Call a function that takes long, such as a large import: in a thread if an event loop would stand still meanwhile.
@@ -319,6 +319,8 @@ class ThreadRuntime:
         return nullcontext() if isinstance(self.signal, ThreadSignal) else anyio.move_on_after(seconds)
 
     def ask_now(self, direct: Callable[[], T], send: Callable[[Call[T]], None]) -> T:
+        if threading.current_thread() is self._thread:  # a trace listener, a handler of the log or a token provider asks
+            return direct()
         answered = threading.Event()
         call: Call[T] = Call(self.clock() + ANSWER_TIME, answered.set)
         send(call)
