@@ -6,6 +6,7 @@ from ...config import ConsumerConfig
 from ...errors import FrameSizeError
 from ...network import LATE
 from ...values import define
+from ..cluster.late_answers import ask_if_late
 from ..cluster.metadata import MetadataManager
 from ..loop.request_manager import NEVER, Backoff
 
@@ -36,14 +37,8 @@ class FetchBroker(Generic[S]):
         self.suspected_at = now + max_wait + LATE
 
     def suspect(self, metadata: MetadataManager, now: float) -> float:
-        """Ask the cluster about a broker that does not answer, and again after twice the time. Return when to look next.
-
-        The sequence that costs a request timeout: the leader freezes with our request, its connection stays open, and the cluster
-        elects another one within seconds.
-        """
-        if self.suspected_at <= now:
-            self.suspected_at = now + (now - self.sent_at)
-            metadata.request_update(now)
+        """Ask the cluster about a broker that does not answer, and again after twice the time. Return when to look next."""
+        self.suspected_at = ask_if_late(metadata, self.sent_at, self.suspected_at, now)
         return self.suspected_at
 
     def too_long(self, error: FrameSizeError, config: ConsumerConfig, now: float) -> FrameSizeError | None:

@@ -18,6 +18,7 @@ from kafka_async.errors import (
     UnsupportedVersionError,
 )
 from kafka_async.events import Call, FindPositions, HaltPartition, PositionFound, ResetOffset
+from kafka_async.network import LATE
 from kafka_async.trace import Fault, Notice, Recovered
 from kafka_async.wire.messages import (
     EpochEndOffset,
@@ -320,6 +321,16 @@ def test_a_check_without_an_answer_is_made_again(outcome: object) -> None:
     world.answer(OffsetForLeaderEpochRequest, outcome, 1.0)
     until(world, lambda: bool(world.waiting(OffsetForLeaderEpochRequest)), 1.0)
     assert state(world) is FetchState.AWAIT_VALIDATION
+
+
+def test_the_cluster_is_asked_about_a_leader_that_does_not_answer_a_check() -> None:
+    world = validating()
+    assert not world.waiting(MetadataRequest)
+    assert until(world, lambda: bool(world.waiting(MetadataRequest)), 1.0) == pytest.approx(1.0 + LATE)
+    world.answer(MetadataRequest, cluster(described("t", (3, 3, 3), epoch=2), brokers=(1, 3)), 2.1)
+    world.answer(OffsetForLeaderEpochRequest, KafkaConnectionError("the cluster does not list the broker any more"), 2.1)
+    until(world, lambda: bool(world.waiting(OffsetForLeaderEpochRequest)), 2.1)
+    assert world.find(OffsetForLeaderEpochRequest).node_id == 3
 
 
 def test_a_broker_that_cannot_tell_is_believed() -> None:
