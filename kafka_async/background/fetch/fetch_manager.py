@@ -412,6 +412,8 @@ class FetchManager:
             position = entry.position if entry is not None and entry.state is FetchState.FETCHING else None
             if entry is None or position is None or position.offset != sent.offset:
                 continue  # assigned away, sought elsewhere or reset while the answer was on its way
+            if entry.checked_epoch is None and self._is_of_former_leader(partition, sent):
+                continue  # what follows the position there would count as checked, and the next leader's log may differ
             if data.error_code:
                 error = self._partition_failed(entry, data, answer, now)
                 if error is not None:
@@ -429,6 +431,10 @@ class FetchManager:
         if failed or self._outage.failing:
             self._outage.report(failed.values(), well, now, broker.sent_at)
             self._tell_of_refused([tp for _, partitions in failed.values() for tp in partitions], broker.sent_at, now)
+
+    def _is_of_former_leader(self, partition: TopicPartition, sent: Wanted) -> bool:
+        leader = self.metadata.cluster.leader(partition)
+        return leader is not None and None not in (leader.epoch, sent.leader_epoch) and leader.epoch != sent.leader_epoch
 
     def _learn_size(self, broker: _Broker, asked: int, brought: int, fill: float, largest: int, waited: float) -> None:
         """Find out from an answer how much a partition should bring in the next one.

@@ -110,7 +110,7 @@ class PositionsManager:
                 continue
             if entry.replica is not None:
                 self.subscription.read_from(entry, None)
-            known = None not in (entry.position.offset_epoch, leader.epoch, entry.checked_epoch)
+            known = None not in (entry.position.offset_epoch, leader.epoch)
             if known and leader.epoch != entry.checked_epoch:
                 self.subscription.validate(entry)
 
@@ -370,6 +370,8 @@ class PositionsManager:
             self._todo.add(entry.partition)
             if not self._still(entry, FetchState.AWAIT_VALIDATION) or entry.position is not positions[entry.partition]:
                 continue
+            if self.metadata.cluster.leader(entry.partition) != leader:
+                continue  # the log of a former leader says nothing about that of the present one, which is asked now
             answer = answers.get(entry.partition)
             if isinstance(outcome, UnsupportedVersionError):
                 self.subscription.validated(entry, leader.epoch)  # a broker older than 2.1 does not know

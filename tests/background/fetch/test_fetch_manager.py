@@ -469,6 +469,26 @@ def test_after_a_change_of_leader_the_position_is_checked_first() -> None:
     assert world.find(OffsetForLeaderEpochRequest).node_id == 2
 
 
+def test_what_a_former_leader_gives_after_a_seek_is_asked_of_the_next_one_and_checked_after_the_one_that_follows() -> None:
+    """Else the records would count as checked against the next leader's log, which may have lost them."""
+    world = World()
+    world.fetching({A: 0}, epoch=5)
+    world.background.metadata.request_update(1.0)
+    now = until(world, lambda: bool(world.waiting(MetadataRequest)), 1.0)
+    world.answer(MetadataRequest, cluster(described("t", (2, 2, 2), epoch=6)), now)
+    world.answer(FetchRequest, fetched(data(A, records(0, 5, epoch=5))), now, node_id=1)
+    assert world.read_all() == []
+    world.poll(now)
+    assert asked(world.waiting(FetchRequest)[-1]) == {0: 0}
+    world.answer(FetchRequest, fetched(data(A, records(0, 5, epoch=5)), session=8), now, node_id=2)
+    assert len(world.read_all()) == 1
+    world.background.metadata.request_update(now)
+    now = until(world, lambda: bool(world.waiting(MetadataRequest)), now)
+    world.answer(MetadataRequest, cluster(described("t", (3, 3, 3), epoch=7)), now)
+    world.poll(now)
+    assert world.find(OffsetForLeaderEpochRequest).node_id == 3
+
+
 # KIP-392.
 
 
