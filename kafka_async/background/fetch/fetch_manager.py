@@ -172,7 +172,9 @@ class FetchManager:
     def _place_changed(self, now: float) -> None:
         """Look again at every partition that changed."""
         placement, self._left_out.share = self._placement, 0
-        placement.collect(now)
+        if placement.collect(now):  # a replica may be gone without a change of leader
+            nodes = self.metadata.cluster.nodes
+            placement.changed.update(partition for partition, node_id in placement.placed.items() if node_id not in nodes)
         if self._outage.failing:
             self._outage.keep(self.subscription.partitions)
             self._show_refused()

@@ -535,6 +535,20 @@ def test_a_replica_that_cannot_be_reached_is_left() -> None:
     assert len(world.read_all()) == 1
 
 
+def test_a_replica_that_the_metadata_do_not_list_any_more_is_left_while_it_waits_to_be_asked_again() -> None:
+    world = World(client_rack="r2")
+    world.fetching({A: 40})
+    world.answer(FetchRequest, fetched(data(A, preferred_read_replica=2)), 1.0)
+    world.poll(1.0)
+    world.answer(FetchRequest, fetched(data(B)), 1.5, node_id=2)  # an answer of another session, which begins a backoff
+    now = until(world, lambda: bool(world.waiting(MetadataRequest)), 1.5)
+    world.answer(MetadataRequest, cluster(described("t", (1, 1, 1)), brokers=(1, 3)), now)
+    world.poll(now)
+    leader = world.find(FetchRequest, 1)  # its session has the partition at this offset still
+    leader.on_done(fetched(data(A, records(40, 1))), now)
+    assert len(world.read_all()) == 1
+
+
 def test_brokers_that_name_each_other_are_not_asked_without_end() -> None:
     world = World(client_rack="r2")
     world.fetching({A: 0})
