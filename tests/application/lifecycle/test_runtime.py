@@ -127,6 +127,21 @@ async def test_an_event_loop_that_is_shut_down_under_a_consumer_is_no_hang() -> 
     await asyncio.to_thread(program)
 
 
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_the_task_of_a_consumer_that_is_forgotten_ends(backend: str) -> None:
+    async def program() -> None:
+        cluster, runtime = filled(), TaskRuntime()
+        kept = [consumer_on(cluster, "t", runtime=runtime)]
+        await kept[0].start()
+        assert cluster.network.live()
+        with pytest.warns(ResourceWarning, match="was not stopped"):
+            forget(kept)
+        await runtime.join(5.0)
+        assert not cluster.network.live()
+
+    anyio.run(program, backend=backend)
+
+
 @virtual
 async def test_a_task_that_is_aborted_is_gone_when_join_returns() -> None:
     cluster = filled()
