@@ -196,8 +196,9 @@ class CommonOptions(TypedDict, Generic[K, V], total=False):
     receive_message_max_bytes: int
     """Maximum size of one answer of a broker, of any kind.
 
-    If an answer is longer, the connection is closed before any memory is allocated for it. Must be larger than
-    ``fetch_max_bytes``, and than the largest record batch of the topics.
+    If an answer is longer, the connection is closed before any memory is allocated for it. Fetches ask for at most seven eighths
+    of this, whatever ``fetch_max_bytes`` says. Must be larger than the largest record batch of the topics: a batch that is larger
+    cannot be read, and reads raise ``FrameSizeError``.
 
     Default: ``100000000``.
     Allowed: an integer from 1024 to 2147483647, in bytes.

@@ -381,12 +381,12 @@ class NetworkClientDelegate:
         links = self._shuffled(request.channel)
         ready = [link for link in links if link.can_send(now, final=request.final)]
         fresh = [link for link in links if link.can_open(now)]
+        hedges = [link.opened_at + HEDGE for link in links if link.setting_up and now < link.opened_at + HEDGE]
         if ready:
             late = {link.node.id for link in self._links.values() if link.is_late(now)}
             prompt, fresh = ([link for link in some if link.node.id not in late] for some in (ready, fresh))
-            if prompt or not fresh:
+            if prompt or not (fresh or hedges):
                 return self._send(request, min(prompt or ready, key=attrgetter("in_flight")), now), inf
-        hedges = [link.opened_at + HEDGE for link in links if link.setting_up and now < link.opened_at + HEDGE]
         if fresh and not hedges:
             link = min(fresh, key=attrgetter("history.failures"))
             self._open(link, opens, now)
@@ -397,7 +397,7 @@ class NetworkClientDelegate:
             if refusals:
                 # Every broker has failed, and one of them with an error that later attempts would get too.
                 return self._settle(request, refusals[0], now), inf
-        deadlines = (hedges if fresh else []) + [link.history.retry_at for link in links if link.in_backoff(now)]
+        deadlines = (hedges if fresh or ready else []) + [link.history.retry_at for link in links if link.in_backoff(now)]
         deadlines += [link.throttled_until for link in links if link.throttled_until > now]
         return self._keep(request, min(deadlines, default=inf))
 

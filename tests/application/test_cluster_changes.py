@@ -147,6 +147,19 @@ async def test_a_half_open_connection_is_given_up_at_the_request_timeout() -> No
 
 
 @virtual
+async def test_an_offset_that_a_frozen_leader_was_asked_for_comes_from_the_next_one() -> None:
+    cluster, (tp,) = filled(10, size=2)
+    cluster.move_leader(tp, 1)
+    async with consumer_on(cluster) as consumer:  # which has nothing to fetch
+        assert await consumer.end_offsets([tp]) == {tp: 10}
+        cluster.freeze(1)
+        cluster.elect()
+        start = anyio.current_time()
+        assert await consumer.end_offsets([tp]) == {tp: 10}
+        assert anyio.current_time() - start < 3
+
+
+@virtual
 async def test_brokers_that_all_moved_are_found_by_bootstrapping_again() -> None:
     cluster, (tp,) = filled(10, size=3)
     async with consumer_on(cluster, "t", bootstrap_servers="b2:9092") as consumer:

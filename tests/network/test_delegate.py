@@ -331,7 +331,8 @@ def test_the_least_loaded_ready_broker_is_chosen() -> None:
     assert [asked.api for asked in world.peer(2).asked] == [Api.HEARTBEAT, Api.METADATA]
 
 
-def test_a_broker_that_owes_an_answer_is_asked_only_if_there_is_no_other() -> None:
+@pytest.mark.parametrize("refuses", [True, False])
+def test_a_broker_that_owes_an_answer_is_asked_only_if_there_is_no_other(refuses: bool) -> None:
     world = World(ONE, TWO, random=lambda: 0.0)
     world.connect(0.0, 1)
     fetch = heartbeat(world.done, node_id=1, max_wait=0.5, channel=Channel.FETCH)
@@ -343,9 +344,11 @@ def test_a_broker_that_owes_an_answer_is_asked_only_if_there_is_no_other() -> No
     assert len(world.peer(1).asked) == 1, "it may keep a fetch for so long"
     world.add(metadata(world.done))
     assert opens(world.plan(0.5 + LATE)) == [(2, Channel.MAIN)]
-    assert len(world.peer(1).asked) == 1
-    world.fail_open(REFUSED, 0.5 + LATE, 2)
-    world.plan(0.5 + LATE)
+    world.plan(0.4 + LATE + HEDGE)
+    assert len(world.peer(1).asked) == 1, "the other one may accept the connection"
+    if refuses:
+        world.fail_open(REFUSED, 0.4 + LATE + HEDGE, 2)
+    world.plan((0.4 if refuses else 0.5) + LATE + HEDGE)
     assert len(world.peer(1).asked) == 2
 
 

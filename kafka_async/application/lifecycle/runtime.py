@@ -70,7 +70,7 @@ class Runtime(Protocol):
         """Return a context that ends what waits in it after ``seconds``, if there is an event loop to do so."""
 
     def ask_now(self, direct: Callable[[], T], send: Callable[[Call[T]], None]) -> T:
-        """Return an answer of the background without awaiting: by ``direct`` if it shares our thread, else by an event."""
+        """Return an answer of the background without awaiting: by ``direct`` if we are in its thread, else by an event."""
 
     async def apart(self, function: Callable[[], T]) -> T:
         """Call a function that takes long, such as a large import: in a thread if an event loop would stand still meanwhile.
@@ -131,6 +131,8 @@ class TaskRuntime:
     _wake_application_from_afar: Callable[[], None] | None = field(default=None, init=False)
     _task: "asyncio.Task[None] | None" = field(default=None, init=False)
     _scope: anyio.CancelScope | None = field(default=None, init=False)
+    _cancel_from_afar: Callable[[], None] | None = field(default=None, init=False)
+    """Cancels ``_scope`` soon."""
     _aborted: bool = field(default=False, init=False)
     _gone: anyio.Event = field(factory=anyio.Event, init=False)
     clock: Callable[[], float] = field(default=anyio.current_time, init=False)
@@ -155,6 +157,7 @@ class TaskRuntime:
 
             self.clock = trio.lowlevel.current_clock().current_time  # anyio's is that of the thread which asks
             self._scope = anyio.CancelScope()
+            self._cancel_from_afar = threadsafe(self._scope.cancel)
             trio.lowlevel.spawn_system_task(self._run_in_scope, loop.run, name=_NAME)
         else:
             self.clock = loop_clock()  # anyio.current_time looks this up at each call
@@ -216,7 +219,7 @@ class TaskRuntime:
     def reset(self) -> None:
         if self._gone.is_set() or (self._task is not None and self._task.done()):
             self.task_context = self._task = self._scope = None  # what the loop knew at its end can still be looked at
-            self._wake_from_afar = self._wake_application_from_afar = None
+            self._wake_from_afar = self._wake_application_from_afar = self._cancel_from_afar = None
 
     def abort(self) -> None:
         self._aborted = True
@@ -230,6 +233,8 @@ class TaskRuntime:
         loop = getattr(self.task_context, "loop", None)
         if self._task is not None and loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._task.cancel)
+        if self._cancel_from_afar is not None:
+            self._cancel_from_afar()
 
 
 @define(eq=False)
@@ -319,6 +324,8 @@ class ThreadRuntime:
         return nullcontext() if isinstance(self.signal, ThreadSignal) else anyio.move_on_after(seconds)
 
     def ask_now(self, direct: Callable[[], T], send: Callable[[Call[T]], None]) -> T:
+        if threading.current_thread() is self._thread:  # a trace listener, a handler of the log or a token provider asks
+            return direct()
         answered = threading.Event()
         call: Call[T] = Call(self.clock() + ANSWER_TIME, answered.set)
         send(call)

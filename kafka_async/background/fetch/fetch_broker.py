@@ -2,8 +2,11 @@
 
 from typing import Generic, TypeVar
 
+from ...config import ConsumerConfig
+from ...errors import FrameSizeError
 from ...network import LATE
 from ...values import define
+from ..cluster.late_answers import ask_if_late
 from ..cluster.metadata import MetadataManager
 from ..loop.request_manager import NEVER, Backoff
 
@@ -22,6 +25,10 @@ class FetchBroker(Generic[S]):
     sent_at: float = 0.0
     suspected_at: float = NEVER
     """When the answer is so late that the cluster is asked whether other brokers lead the partitions by now."""
+    _too_long_at: float = -NEVER
+    """When an answer was longer than we accept."""
+    _told_at: float = -NEVER
+    """When the application was told so."""
 
     def sent(self, expected: int, max_wait: float, now: float) -> None:
         """A request is on its way, which the broker may hold back for ``max_wait`` seconds."""
@@ -30,15 +37,24 @@ class FetchBroker(Generic[S]):
         self.suspected_at = now + max_wait + LATE
 
     def suspect(self, metadata: MetadataManager, now: float) -> float:
-        """Ask the cluster about a broker that does not answer, and again after twice the time. Return when to look next.
-
-        The sequence that costs a request timeout: the leader freezes with our request, its connection stays open, and the cluster
-        elects another one within seconds.
-        """
-        if self.suspected_at <= now:
-            self.suspected_at = now + (now - self.sent_at)
-            metadata.request_update(now)
+        """Ask the cluster about a broker that does not answer, and again after twice the time. Return when to look next."""
+        self.suspected_at = ask_if_late(metadata, self.sent_at, self.suspected_at, now)
         return self.suspected_at
+
+    def too_long(self, error: FrameSizeError, config: ConsumerConfig, now: float) -> FrameSizeError | None:
+        """Note that an answer was longer than we accept. Return what to tell the application of it: ``None``, if one answer is all
+        there is, whose length may have been corrupted, or after less than a request timeout.
+
+        The same is asked for again and again: a batch that is larger than every limit is sent all the same if it is the first one.
+        """
+        patience = config.request_timeout_ms / 1000
+        before, self._too_long_at = self._too_long_at, now
+        if now - before > patience or now - self._told_at < patience:
+            return None
+        self._told_at = now
+        limit = f"receive_message_max_bytes={config.receive_message_max_bytes}"
+        text = f"broker {self.node_id} answers fetches with more than {limit} accepts"
+        return FrameSizeError(f"{text}; it must be larger than the largest batch of records ({error})")
 
     @property
     def outage(self) -> str:

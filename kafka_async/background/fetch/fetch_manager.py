@@ -19,6 +19,7 @@ from ...errors import (
     CorruptRecordException,
     FetchSessionIdNotFound,
     FetchSessionTopicIdError,
+    FrameSizeError,
     InvalidFetchSessionEpoch,
     KafkaError,
     OffsetOutOfRangeError,
@@ -41,7 +42,7 @@ from ..positions.positions import PositionsManager
 from ..positions.subscription import FetchPosition, FetchState, PartitionState, PreferredReplica, SubscriptionState
 from .fetch_broker import FetchBroker
 from .fetch_session import ANSWERS, Answer, FetchSession, FetchTerms, PartitionAnswer, Wanted
-from .fetch_size import FULL, FetchSize, RequestShare
+from .fetch_size import FULL, FetchSize, RequestShare, largest_request
 from .placement import Placement
 
 _READING: Final = "reading"
@@ -105,8 +106,11 @@ class FetchManager:
     _left_out: _LeftOut = field(factory=_LeftOut, init=False)
     _outage: PartitionOutage = field(init=False)
     _terms: FetchTerms = field(init=False)
+    _largest_request: int = field(init=False)
+    """Bytes that a request may ask for, however much room there is."""
 
     def __attrs_post_init__(self) -> None:
+        self._largest_request = largest_request(self.config)
         self._placement = Placement(self.metadata, self._new_broker)
         patience = max(self.config.request_timeout_ms / 2000, 2 * self.config.retry_backoff_max)
         self._outage = PartitionOutage(self.trace, _READING, "cannot be fetched at the moment; trying again", patience)
@@ -168,7 +172,9 @@ class FetchManager:
     def _place_changed(self, now: float) -> None:
         """Look again at every partition that changed."""
         placement, self._left_out.share = self._placement, 0
-        placement.collect(now)
+        if placement.collect(now):  # a replica may be gone without a change of leader
+            nodes = self.metadata.cluster.nodes
+            placement.changed.update(partition for partition, node_id in placement.placed.items() if node_id not in nodes)
         if self._outage.failing:
             self._outage.keep(self.subscription.partitions)
             self._show_refused()
@@ -243,7 +249,7 @@ class FetchManager:
         reserved = self._reserved()
         room = self.buffer.room() - reserved - spare
         share = (self.buffer.limit - spare) // max(brokers, _REQUEST_SHARE)
-        cap = max(1, min(self.config.fetch_max_bytes, share))  # 0 is allowed: one batch at a time
+        cap = max(1, min(self._largest_request, share))  # 0 is allowed: one batch at a time
         size = min(cap, room // idle)
         # What a read waits for is worth any request: dropping what others have fetched, to have room for more, costs more.
         worth_it = min(self.config.max_partition_fetch_bytes, cap, max(cap // _REQUEST_SHARE, broker.share.batch, 1))
@@ -296,7 +302,7 @@ class FetchManager:
         """Return equal shares for all partitions in the largest request."""
         partitions = len(self.subscription.partitions)
         spare = self._useful() if partitions > 1 else 0
-        return RequestShare.equal(min(self.config.fetch_max_bytes, (self.buffer.limit - spare) // _REQUEST_SHARE), partitions)
+        return RequestShare.equal(min(self._largest_request, (self.buffer.limit - spare) // _REQUEST_SHARE), partitions)
 
     def _first_size(self) -> FetchSize:
         """Return a size that begins at ``max_partition_fetch_bytes``, and grows unless the user has set that option."""
@@ -387,6 +393,8 @@ class FetchManager:
                 self._placement.changed.add(partition)
         if isinstance(outcome, KafkaError) and not outcome.retriable:
             self.handler.publish_error(outcome, to_all=True)  # another attempt would fail too
+        elif isinstance(outcome, FrameSizeError) and (too_long := broker.too_long(outcome, self.config, now)) is not None:
+            self.handler.publish_error(too_long)
         error = outcome if isinstance(outcome, BaseException) else None
         text = f"fetch from broker {broker.node_id} failed; trying again"
         self.trace(Fault(now=now, text=text, error=error, subject="fetch", outage=broker.outage))
@@ -406,6 +414,8 @@ class FetchManager:
             position = entry.position if entry is not None and entry.state is FetchState.FETCHING else None
             if entry is None or position is None or position.offset != sent.offset:
                 continue  # assigned away, sought elsewhere or reset while the answer was on its way
+            if entry.checked_epoch is None and self._is_of_former_leader(partition, sent):
+                continue  # what follows the position there would count as checked, and the next leader's log may differ
             if data.error_code:
                 error = self._partition_failed(entry, data, answer, now)
                 if error is not None:
@@ -423,6 +433,10 @@ class FetchManager:
         if failed or self._outage.failing:
             self._outage.report(failed.values(), well, now, broker.sent_at)
             self._tell_of_refused([tp for _, partitions in failed.values() for tp in partitions], broker.sent_at, now)
+
+    def _is_of_former_leader(self, partition: TopicPartition, sent: Wanted) -> bool:
+        leader = self.metadata.cluster.leader(partition)
+        return leader is not None and None not in (leader.epoch, sent.leader_epoch) and leader.epoch != sent.leader_epoch
 
     def _learn_size(self, broker: _Broker, asked: int, brought: int, fill: float, largest: int, waited: float) -> None:
         """Find out from an answer how much a partition should bring in the next one.

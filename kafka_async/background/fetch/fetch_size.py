@@ -9,6 +9,7 @@ answers would only leave the processor's caches.
 
 from typing import Final, Self
 
+from ...config import ConsumerConfig
 from ...values import define, field
 
 FULL: Final = 0.75
@@ -19,6 +20,14 @@ LEAN: Final = 0.25
 """Share below which fewer bytes would have been enough."""
 FAR: Final = 0.004
 """Seconds of waiting that make a larger answer worth it. A broker in the same place sends a MiB in 1 to 2 ms."""
+_HEADERS: Final = 8
+"""This part of the longest answer is left to what is in it beside records: about 50 bytes for each partition."""
+
+
+def largest_request(config: ConsumerConfig) -> int:
+    """Return the bytes of records that one fetch may ask for: as the user says, but no more than fit into an answer."""
+    longest = config.receive_message_max_bytes
+    return min(config.fetch_max_bytes, longest - longest // _HEADERS)
 
 
 @define(eq=False)

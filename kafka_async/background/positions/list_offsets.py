@@ -11,6 +11,7 @@ from typing import Final
 
 from ...config import ConsumerConfig
 from ...errors import (
+    BrokerResponseError,
     InvalidRequestError,
     KafkaError,
     MalformedResponseError,
@@ -33,6 +34,7 @@ from ...wire.messages import (
     ListOffsetsTopic,
 )
 from ..cluster.cluster_view import ClusterChanges, Leader
+from ..cluster.late_answers import LateAnswers
 from ..cluster.metadata import MetadataManager
 from ..loop.request_manager import IDLE, NEVER, Backoff, Poll, backoff_of
 from .partition_outage import PartitionOutage
@@ -86,8 +88,10 @@ class ListOffsetsManager:
     _lookup_count: int = field(default=0, init=False)
     _outage: PartitionOutage = field(init=False)
     """Of partitions whose last look-up failed and was tried again."""
+    _late: LateAnswers = field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        self._late = LateAnswers(self.metadata)
         self._outage = PartitionOutage(self.trace, _LOOKUPS, "offsets cannot be looked up yet; trying again")
 
     @property
@@ -163,7 +167,7 @@ class ListOffsetsManager:
         requests = tuple(
             self._request(leader.node_id, group, now) for leader, lookups in by_leader.items() for group in _distinct(lookups)
         )
-        return Poll(requests, wake_at)
+        return Poll(requests, min(wake_at, self._late.ask(now)))
 
     def poll_on_close(self, now: float) -> Poll:
         """A look-up sends nothing when the consumer stops."""
@@ -218,7 +222,7 @@ class ListOffsetsManager:
         return UnsentRequest(
             message=request,
             node_id=node_id,
-            on_done=lambda outcome, at: self._answered(lookups, outcome, at),
+            on_done=self._late.watch(lambda outcome, at: self._answered(lookups, outcome, at), now),
             expires_at=now + timeout_ms / 1000,
             withdrawn=lambda: not any(lookup.wanted() for lookup in lookups),
         )
@@ -273,7 +277,7 @@ class ListOffsetsManager:
             return False
         lookup.error = named
         lookup.backoff.failed(now)
-        if error.invalid_metadata:
+        if error.invalid_metadata or not isinstance(error, BrokerResponseError):  # what has not answered may lead no more
             self.metadata.request_update(now)
         return True
 

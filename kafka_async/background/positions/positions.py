@@ -33,6 +33,7 @@ from ...wire.messages import (
 )
 from ..boundary import EventHandler, FetchBuffer, PartitionFailed, Repositioned
 from ..cluster.cluster_view import ClusterChanges, Leader
+from ..cluster.late_answers import LateAnswers
 from ..cluster.metadata import MetadataManager
 from ..loop.request_manager import NEVER, Poll, retry_delay
 from .list_offsets import EARLIEST, LATEST, Found, ListOffsetsManager
@@ -75,8 +76,10 @@ class PositionsManager:
     _waiting: list[tuple[Call[Mapping[TopicPartition, PositionFound]], frozenset[TopicPartition]]] = field(factory=list, init=False)
     _outage: PartitionOutage = field(init=False)
     """Of partitions whose last check failed."""
+    _late: LateAnswers = field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        self._late = LateAnswers(self.metadata)
         self.newcomers = Newcomers(self.config, self.metadata)
         self._outage = PartitionOutage(self.trace, _CHECKS, "positions cannot be validated yet; trying again")
 
@@ -107,7 +110,7 @@ class PositionsManager:
                 continue
             if entry.replica is not None:
                 self.subscription.read_from(entry, None)
-            known = None not in (entry.position.offset_epoch, leader.epoch, entry.checked_epoch)
+            known = None not in (entry.position.offset_epoch, leader.epoch)
             if known and leader.epoch != entry.checked_epoch:
                 self.subscription.validate(entry)
 
@@ -206,7 +209,8 @@ class PositionsManager:
             else:
                 wake_at = min(wake_at, entry.retry_at)
         self._answer_waiting()
-        return Poll(tuple(self._check(node_id, entries, now) for node_id, entries in checks.items()), wake_at)
+        requests = tuple(self._check(node_id, entries, now) for node_id, entries in checks.items())
+        return Poll(requests, min(wake_at, self._late.ask(now)))
 
     def _needs_no_check(self, partition: TopicPartition) -> bool:
         """Whether a partition that is assigned does not wait for a check: it may have got another position meanwhile."""
@@ -344,7 +348,7 @@ class PositionsManager:
         return UnsentRequest(
             message=request,
             node_id=node_id,
-            on_done=lambda outcome, at: self._checked(entries, positions, outcome, at),
+            on_done=self._late.watch(lambda outcome, at: self._checked(entries, positions, outcome, at), now),
             expires_at=now + self.config.request_timeout_ms / 1000,
         )
 
@@ -366,6 +370,8 @@ class PositionsManager:
             self._todo.add(entry.partition)
             if not self._still(entry, FetchState.AWAIT_VALIDATION) or entry.position is not positions[entry.partition]:
                 continue
+            if self.metadata.cluster.leader(entry.partition) != leader:
+                continue  # the log of a former leader says nothing about that of the present one, which is asked now
             answer = answers.get(entry.partition)
             if isinstance(outcome, UnsupportedVersionError):
                 self.subscription.validated(entry, leader.epoch)  # a broker older than 2.1 does not know

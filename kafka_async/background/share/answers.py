@@ -10,6 +10,7 @@ from ...config import ConsumerConfig
 from ...errors import (
     BrokerResponseError,
     CorruptRecordException,
+    FrameSizeError,
     GroupIdNotFound,
     InvalidRecordStateError,
     InvalidShareSessionEpochError,
@@ -147,6 +148,8 @@ class ShareAnswers:
             if isinstance(error, UnsupportedVersionError):
                 error = unsupported(error, self.config.group_id or "")
             self.exchange.handler.publish_error(error, to_all=True)
+        elif isinstance(error, FrameSizeError) and (too_long := broker.too_long(error, self.config, now)) is not None:
+            self.exchange.handler.publish_error(too_long)
         text = f"the share session with broker {broker.node_id} is lost; opening another one"
         self.trace(Fault(now=now, text=text, error=error, subject="fetch", outage=broker.outage))
 

@@ -11,6 +11,7 @@ from ...config import ConsumerConfig
 from ...values import define, field
 from ...wire import Api
 from ..boundary import Exchange
+from ..fetch.fetch_size import largest_request
 from ..loop.environment import Network
 from ..loop.request_manager import NEVER
 from .closing import Closing, ClosingState
@@ -99,7 +100,7 @@ class ReadAhead:
         if room <= 0:
             return 0
         # At least 1, for which a broker sends a batch: a limit smaller than the smallest one would be silence for ever.
-        return max(1, int(min(self.config.fetch_max_bytes, room / self.expansion, limit / _leaders(brokers))))
+        return max(1, int(min(largest_request(self.config), room / self.expansion, limit / _leaders(brokers))))
 
     @property
     def _asks_one_by_one(self) -> bool:

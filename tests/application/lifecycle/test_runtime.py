@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
+from kafka_async import Statistics
 from kafka_async.application.lifecycle.runtime import TaskRuntime, ThreadRuntime
 from kafka_async.errors import BackgroundLoopError
 from kafka_async.testing.simulation import FakeCluster
@@ -78,6 +79,22 @@ async def test_a_bug_in_the_loop_reaches_the_caller_from_either_background(backg
     assert threads() == []
 
 
+@pytest.mark.parametrize("background", ["task", "thread"])
+async def test_what_the_background_calls_may_ask_for_statistics(background: str) -> None:
+    seen: list[Statistics] = []
+    armed = False
+
+    def listener(event: object) -> None:
+        if armed:
+            seen.append(consumer.statistics())
+
+    async with consumer_on(filled(), "t", background=background, trace=listener) as consumer:
+        armed = True
+        assert await read_values(consumer, 100) == numbers(100)
+        armed = False
+    assert seen[0].cluster_id == "fake-cluster"
+
+
 async def test_two_event_loops_can_have_a_consumer_each() -> None:
     found: list[list[bytes]] = []
 
@@ -108,6 +125,21 @@ async def test_an_event_loop_that_is_shut_down_under_a_consumer_is_no_hang() -> 
             forget(kept)
 
     await asyncio.to_thread(program)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_the_task_of_a_consumer_that_is_forgotten_ends(backend: str) -> None:
+    async def program() -> None:
+        cluster, runtime = filled(), TaskRuntime()
+        kept = [consumer_on(cluster, "t", runtime=runtime)]
+        await kept[0].start()
+        assert cluster.network.live()
+        with pytest.warns(ResourceWarning, match="was not stopped"):
+            forget(kept)
+        await runtime.join(5.0)
+        assert not cluster.network.live()
+
+    anyio.run(program, backend=backend)
 
 
 @virtual

@@ -9,11 +9,12 @@ import anyio
 import pytest
 
 from kafka_async import TopicPartition
+from kafka_async.errors import FrameSizeError
 from kafka_async.testing.simulation import FakeCluster
 from kafka_async.wire import Api
 from tests.virtual import run_virtual_asyncio
 
-from ..support import Consumer, consumer_on, filled, virtual
+from ..support import Consumer, consumer_on, filled, read_values, virtual
 
 
 def _fetched(consumer: Consumer) -> float:
@@ -63,6 +64,24 @@ async def test_a_partition_that_is_asked_for_is_fetched_however_full_the_buffer_
                         batch = await consumer.getmany(partition, timeout_ms=60_000, max_records=7)
                         seen[partition] += [record.offset for record in batch[partition]]
         assert all(offsets == list(range(200)) for offsets in seen.values())
+
+
+@virtual
+async def test_a_backlog_is_read_to_its_end_however_short_answers_must_be() -> None:
+    cluster, (tp,) = filled(0)
+    for _ in range(300):
+        cluster.produce(tp, *[bytes(1000)] * 10)
+    async with consumer_on(cluster, "t", receive_message_max_bytes=1_000_000) as consumer:
+        assert len(await read_values(consumer, 3000, seconds=20)) == 3000
+
+
+@virtual
+async def test_a_batch_that_is_longer_than_answers_may_be_is_an_error_that_names_the_option() -> None:
+    cluster, (tp,) = filled(0)
+    cluster.produce(tp, bytes(20_000))
+    async with consumer_on(cluster, "t", receive_message_max_bytes=10_000) as consumer:
+        with pytest.raises(FrameSizeError, match="receive_message_max_bytes=10000"):
+            await consumer.getmany(timeout_ms=5000)
 
 
 @virtual

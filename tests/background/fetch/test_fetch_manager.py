@@ -1,5 +1,7 @@
 """The Fetch request manager: who is asked for what, and what every answer means."""
 
+from typing import Any
+
 import pytest
 
 from kafka_async import TopicPartition
@@ -7,6 +9,7 @@ from kafka_async.background.boundary import FetchedData, PartitionFailed
 from kafka_async.errors import (
     AuthenticationFailedError,
     CorruptRecordException,
+    FrameSizeError,
     KafkaConnectionError,
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
@@ -466,6 +469,26 @@ def test_after_a_change_of_leader_the_position_is_checked_first() -> None:
     assert world.find(OffsetForLeaderEpochRequest).node_id == 2
 
 
+def test_what_a_former_leader_gives_after_a_seek_is_asked_of_the_next_one_and_checked_after_the_one_that_follows() -> None:
+    """Else the records would count as checked against the next leader's log, which may have lost them."""
+    world = World()
+    world.fetching({A: 0}, epoch=5)
+    world.background.metadata.request_update(1.0)
+    now = until(world, lambda: bool(world.waiting(MetadataRequest)), 1.0)
+    world.answer(MetadataRequest, cluster(described("t", (2, 2, 2), epoch=6)), now)
+    world.answer(FetchRequest, fetched(data(A, records(0, 5, epoch=5))), now, node_id=1)
+    assert world.read_all() == []
+    world.poll(now)
+    assert asked(world.waiting(FetchRequest)[-1]) == {0: 0}
+    world.answer(FetchRequest, fetched(data(A, records(0, 5, epoch=5)), session=8), now, node_id=2)
+    assert len(world.read_all()) == 1
+    world.background.metadata.request_update(now)
+    now = until(world, lambda: bool(world.waiting(MetadataRequest)), now)
+    world.answer(MetadataRequest, cluster(described("t", (3, 3, 3), epoch=7)), now)
+    world.poll(now)
+    assert world.find(OffsetForLeaderEpochRequest).node_id == 3
+
+
 # KIP-392.
 
 
@@ -509,6 +532,20 @@ def test_a_replica_that_cannot_be_reached_is_left() -> None:
     world.answer(FetchRequest, KafkaConnectionError("gone"), 1.5, node_id=2)
     world.poll(1.5)
     world.find(FetchRequest, 1).on_done(fetched(data(A, records(40, 1))), 2.0)
+    assert len(world.read_all()) == 1
+
+
+def test_a_replica_that_the_metadata_do_not_list_any_more_is_left_while_it_waits_to_be_asked_again() -> None:
+    world = World(client_rack="r2")
+    world.fetching({A: 40})
+    world.answer(FetchRequest, fetched(data(A, preferred_read_replica=2)), 1.0)
+    world.poll(1.0)
+    world.answer(FetchRequest, fetched(data(B)), 1.5, node_id=2)  # an answer of another session, which begins a backoff
+    now = until(world, lambda: bool(world.waiting(MetadataRequest)), 1.5)
+    world.answer(MetadataRequest, cluster(described("t", (1, 1, 1)), brokers=(1, 3)), now)
+    world.poll(now)
+    leader = world.find(FetchRequest, 1)  # its session has the partition at this offset still
+    leader.on_done(fetched(data(A, records(40, 1))), now)
     assert len(world.read_all()) == 1
 
 
@@ -680,7 +717,52 @@ def test_a_refusal_that_retrying_cannot_mend_is_reported_and_tried_again_after_a
     assert asked(world.find(FetchRequest).message) == {0: 3}
 
 
+def test_answers_that_are_too_long_are_raised_after_each_request_timeout_unless_it_was_one() -> None:
+    """The length of one may have been corrupted on its way; a batch that is too large is sent again and again."""
+    world = World(receive_message_max_bytes=5000)
+    world.fetching({A: 3})
+    now, raised = 1.0, []
+    while now < 64.0:
+        world.answer(FetchRequest, FrameSizeError("frame length 6000: expected 0 to 5000"), now)
+        raised += [(now, error) for error in world.errors()]
+        now = until(world, lambda: bool(world.waiting(FetchRequest)), now)
+        world.answer(FetchRequest, fetched(data(A)), now)  # another partition was the first one
+        now = until(world, lambda: bool(world.waiting(FetchRequest)), now) + 0.5
+        if world.waiting(MetadataRequest):
+            world.answer(MetadataRequest, cluster(described("t", (1, 1, 1))), now)
+    assert [at for at, _ in raised] == pytest.approx([1.6, 31.6, 61.6], abs=0.6)
+    for _, error in raised:
+        assert isinstance(error, FrameSizeError)
+        assert "receive_message_max_bytes=5000" in str(error)
+
+
+def test_an_answer_that_is_too_long_now_and_then_is_no_error() -> None:
+    world = World()
+    world.fetching({A: 3})
+    now = 1.0
+    for _ in range(4):
+        world.answer(FetchRequest, FrameSizeError("frame length 2000000000: expected 0 to 100000000"), now)
+        now = until(world, lambda: bool(world.waiting(FetchRequest)), now)
+        world.answer(FetchRequest, fetched(data(A)), now)
+        now = until(world, lambda: bool(world.waiting(FetchRequest)), now) + 40.0
+    assert world.errors() == []
+
+
 # The budget.
+
+
+@pytest.mark.parametrize(
+    ("longest", "options"),
+    [
+        (1_000_000, {}),
+        (100_000_000, {"fetch_max_bytes": 200_000_000, "fetch_buffer_bytes": 2**30}),
+        (1024, {"max_partition_fetch_bytes": 2000}),
+    ],
+)
+def test_no_request_asks_for_more_than_an_answer_may_bring(longest: int, options: dict[str, Any]) -> None:
+    world = World(receive_message_max_bytes=longest, **options)
+    world.fetching({A: 0, B: 0}, leaders=(1, 2, 1))
+    assert all(longest // 2 < request.max_bytes < longest for request in world.waiting(FetchRequest))
 
 
 def test_a_full_buffer_asks_for_nothing_until_there_is_room() -> None:

@@ -162,6 +162,26 @@ def test_answers_that_do_not_come_are_asked_for_again(outcome: object) -> None:
     world.answer(ListOffsetsRequest, outcome, 1.0)
     until(world, lambda: bool(world.waiting(ListOffsetsRequest)), 1.0)
     assert not call.done
+    assert world.waiting(MetadataRequest), "another broker may lead by now"
+
+
+def test_the_cluster_is_asked_about_a_leader_that_does_not_answer_less_and_less() -> None:
+    world = known()
+    call = ask(world, {A: -1, B: -1}, deadline=100.0)
+    world.poll(1.0)
+    world.answer(ListOffsetsRequest, answer(part(B, 8)), 1.1, node_id=2)
+    asked_at, now = [], 1.0
+    while now < 29.0:
+        world.poll(now)
+        if world.waiting(MetadataRequest):
+            asked_at.append(now)
+            world.answer(MetadataRequest, cluster(described("t", (1, 2, 1), epoch=4)), now)
+        now = max(now + 0.001, world.wake_at)
+    assert asked_at == pytest.approx([2.0, 3.0, 5.0, 9.0, 17.0], abs=0.01)
+    world.answer(ListOffsetsRequest, answer(part(A, 8)), now)
+    assert call.done
+    world.poll(now)
+    assert world.wake_at > now + 60.0, "nothing is waited for"
 
 
 def test_an_end_below_nothing_is_not_believed() -> None:

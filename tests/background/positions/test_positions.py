@@ -18,6 +18,7 @@ from kafka_async.errors import (
     UnsupportedVersionError,
 )
 from kafka_async.events import Call, FindPositions, HaltPartition, PositionFound, ResetOffset
+from kafka_async.network import LATE
 from kafka_async.trace import Fault, Notice, Recovered
 from kafka_async.wire.messages import (
     EpochEndOffset,
@@ -243,6 +244,16 @@ def test_a_log_that_was_truncated_is_read_from_where_it_diverged() -> None:
     assert asked(world.find(FetchRequest, 2).message) == {0: 20}
 
 
+def test_where_a_log_diverged_is_checked_too_if_another_leader_follows_before_anything_is_read() -> None:
+    world = validating()
+    now = truncated(world, 20)
+    world.background.metadata.request_update(now)
+    now = until(world, lambda: bool(world.waiting(MetadataRequest)), now)
+    world.answer(MetadataRequest, cluster(described("t", (3, 3, 3), epoch=2)), now)
+    world.poll(now)
+    assert world.find(OffsetForLeaderEpochRequest).node_id == 3
+
+
 def test_a_log_that_was_truncated_without_a_policy_is_raised() -> None:
     world = validating(auto_offset_reset="none")
     truncated(world, 20)
@@ -320,6 +331,32 @@ def test_a_check_without_an_answer_is_made_again(outcome: object) -> None:
     world.answer(OffsetForLeaderEpochRequest, outcome, 1.0)
     until(world, lambda: bool(world.waiting(OffsetForLeaderEpochRequest)), 1.0)
     assert state(world) is FetchState.AWAIT_VALIDATION
+
+
+@pytest.mark.parametrize("answer", [epoch_end(A, 0, 50), epoch_end(A, 0, 20), epoch_end(A, -1, -1, 29), KafkaTimeoutError("late")])
+def test_what_a_former_leader_says_about_a_position_does_not_count_for_the_next_one(answer: object) -> None:
+    world = validating()
+    world.background.metadata.request_update(1.0)
+    now = until(world, lambda: bool(world.waiting(MetadataRequest)), 1.0)
+    world.answer(MetadataRequest, cluster(described("t", (3, 3, 3), epoch=2)), now)
+    world.poll(now)
+    world.answer(OffsetForLeaderEpochRequest, answer, now, node_id=2)
+    world.poll(now)
+    assert not world.waiting(FetchRequest)
+    assert world.errors() == []
+    world.answer(OffsetForLeaderEpochRequest, epoch_end(A, 0, 50), now, node_id=3)
+    world.poll(now)
+    assert asked(world.find(FetchRequest, 3).message) == {0: 30}
+
+
+def test_the_cluster_is_asked_about_a_leader_that_does_not_answer_a_check() -> None:
+    world = validating()
+    assert not world.waiting(MetadataRequest)
+    assert until(world, lambda: bool(world.waiting(MetadataRequest)), 1.0) == pytest.approx(1.0 + LATE)
+    world.answer(MetadataRequest, cluster(described("t", (3, 3, 3), epoch=2), brokers=(1, 3)), 2.1)
+    world.answer(OffsetForLeaderEpochRequest, KafkaConnectionError("the cluster does not list the broker any more"), 2.1)
+    until(world, lambda: bool(world.waiting(OffsetForLeaderEpochRequest)), 2.1)
+    assert world.find(OffsetForLeaderEpochRequest).node_id == 3
 
 
 def test_a_broker_that_cannot_tell_is_believed() -> None:

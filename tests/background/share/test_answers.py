@@ -11,6 +11,7 @@ from kafka_async.background.share.orders import (
     Settled,
 )
 from kafka_async.errors import (
+    FrameSizeError,
     GroupAuthorizationFailedError,
     InvalidRecordStateError,
     InvalidShareSessionEpochError,
@@ -110,6 +111,17 @@ def test_a_denied_group_is_reported_and_does_not_spin() -> None:
     assert world.waiting(ShareFetchRequest) == []
     world.poll(1.0)
     assert fetch(world).share_session_epoch == 0
+
+
+def test_records_that_are_too_long_for_an_answer_are_an_error_before_they_have_used_up_their_deliveries() -> None:
+    world = World()
+    world.joined(0)
+    for now in (0.0, 1.0):
+        assert world.errors() == []
+        world.answer(ShareFetchRequest, FrameSizeError("frame length 200000000: expected 0 to 100000000"), now)
+        world.poll(now + 1.0)
+    (error,) = world.errors()
+    assert "receive_message_max_bytes=100000000" in str(error)
 
 
 @pytest.mark.parametrize(("error", "told"), [(UnknownTopicOrPartitionError, False), (TopicAuthorizationFailedError, True)])

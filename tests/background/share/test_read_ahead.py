@@ -31,6 +31,12 @@ def test_a_fetch_asks_for_what_read_calls_want_and_ahead_of_them_for_what_the_ap
     assert asked(40, soon) == [40]
 
 
+def test_a_fetch_asks_for_no_more_than_an_answer_may_bring() -> None:
+    world = World(receive_message_max_bytes=1_000_000)
+    world.joined(0)
+    assert 500_000 < fetch(world).max_bytes < 1_000_000
+
+
 def test_a_slow_application_asks_one_broker_at_a_time_since_the_records_of_the_others_would_wait_behind_a_long_job() -> None:
     def asked(pace: float) -> list[int]:
         world = World()
