@@ -385,6 +385,18 @@ async def test_the_applications_commit_stores_where_other_partitions_began() -> 
 
 
 @virtual
+async def test_a_partition_without_a_record_as_young_as_the_duration_is_not_read_from_its_beginning_by_the_next_member() -> None:
+    cluster, one, two = two_partitions()
+    options = {**LATEST, "auto_offset_reset": "by_duration:PT1H"}
+    async with consumer_on(cluster, "t", **options) as consumer:
+        assert [await consumer.position(each) for each in (one, two)] == [10, 10]
+        await consumer.commit({one: 12})
+        assert cluster.committed == {("g", one): 12, ("g", two): 10}
+    async with consumer_on(cluster, "t", **options) as consumer:
+        assert await consumer.position(two) == 10
+
+
+@virtual
 async def test_a_beginning_is_not_stored_if_the_application_has_moved_or_an_offset_is_stored() -> None:
     cluster, one, two = two_partitions()
     async with consumer_on(cluster, "t", **LATEST) as consumer:
