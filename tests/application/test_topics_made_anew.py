@@ -398,6 +398,40 @@ async def test_a_look_up_that_was_answered_by_the_former_topic_is_made_again() -
         assert await read_values(consumer, NEW) == numbers(NEW)
 
 
+@pytest.mark.parametrize("policy", ["earliest", "none"])
+@virtual
+async def test_a_broker_that_still_names_the_former_topic_has_nothing_handled_twice(policy: str) -> None:
+    cluster, (tp,) = filled(OLD)
+    honest = cluster.handlers[Api.METADATA]
+    former: list[Any] = []
+
+    def note(*asked: Any) -> Any:
+        former.append(honest(*asked))
+        return former[-1]
+
+    def behind(*asked: Any) -> Any:
+        cluster.handlers[Api.METADATA] = honest
+        return former[-1]
+
+    cluster.handlers[Api.METADATA] = note
+    async with consumer_on(cluster, group_id="g", auto_offset_reset=policy, metadata_max_age_ms=1000) as consumer:
+        consumer.assign([tp])
+        consumer.seek(tp, 0)
+        assert await read_values(consumer, OLD) == numbers(OLD)
+        cluster.handlers[Api.METADATA] = honest
+        made_anew(cluster, tp)
+        with suppress(OffsetOutOfRangeError):
+            await anyio.sleep(2)
+            await consumer.getmany(max_records=1)
+        consumer.seek(tp, 0)
+        assert await read_values(consumer, 50) == numbers(50)
+        cluster.handlers[Api.METADATA] = behind
+        await anyio.sleep(5)
+        assert cluster.handlers[Api.METADATA] is honest
+        assert await read_values(consumer, 2 * NEW, seconds=20) == numbers(NEW - 50, 50)
+    assert cluster.committed == {("g", tp): NEW}
+
+
 # What stops a partition.
 
 
