@@ -586,15 +586,14 @@ class KafkaConsumer(Generic[K, V]):
         is not assigned.
         """
         wanted = dict(when) if isinstance(when, Mapping) else dict.fromkeys(self._parts.assigned.chosen(partitions), when)
-        for partition in wanted:
-            self._parts.assigned.cursor(partition)
-        found = await self.offsets_for_times(wanted)
+        meant = {partition: self._parts.assigned.meant(self._parts.assigned.cursor(partition)) for partition in wanted}
+        times = arguments.timestamps(wanted)
+        # The ends first: what is written between the two answers is late enough, and must not lie before them.
+        ends = await self.end_offsets(times)
+        found = await self.offsets_for_times(times)
         for partition, target in found.items():
-            if target is not None:
-                self.seek(partition, target.offset)
-        beyond = [partition for partition, target in found.items() if target is None]
-        if beyond:
-            await self.seek_to_end(*beyond)
+            offset = ends[partition] if target is None else target.offset
+            self.seek(partition, OffsetAndMetadata(offset, topic_id=meant[partition]))
         return found
 
     async def offsets_for_times(

@@ -12,9 +12,11 @@ from kafka_async.errors import (
     IllegalOperation,
     IllegalStateError,
 )
+from kafka_async.testing.simulation import FakeCluster
 from kafka_async.testing.simulation.waking import TIMESTAMP
+from kafka_async.wire import Api
 
-from .support import consumer_on, filled, iteration, numbers, read_values, virtual
+from .support import Consumer, consumer_on, filled, iteration, numbers, read_values, virtual
 
 
 @virtual
@@ -44,6 +46,81 @@ async def test_seeks_to_ends_and_times_move_the_position() -> None:
         assert found == {tp: OffsetAndTimestamp(4, TIMESTAMP + 4000, 0), other: None}
         assert (await consumer.position(tp), await consumer.position(other)) == (4, 10)
         assert (await consumer.getone()).offset == 4
+
+
+def after_each_look_up(cluster: FakeCluster, happens: Callable[[], object]) -> None:
+    """Let something happen whenever a broker has looked offsets up, and before the answer arrives."""
+    honest = cluster.handlers[Api.LIST_OFFSETS]
+
+    def answer(*asked: Any) -> Any:
+        answer = honest(*asked)
+        happens()
+        return answer
+
+    cluster.handlers[Api.LIST_OFFSETS] = answer
+
+
+async def _seek_to_time(consumer: Consumer, tp: TopicPartition) -> None:
+    consumer.assign([tp])
+    assert await consumer.seek_to_timestamp(TIMESTAMP + 99_000) == {tp: None}
+
+
+async def _begin_by_duration(consumer: Consumer, tp: TopicPartition) -> None:
+    consumer.assign([tp])
+    await consumer.position(tp)
+
+
+BY_TIME = pytest.mark.parametrize("begin", [_seek_to_time, _begin_by_duration], ids=["seek", "duration"])
+
+
+@BY_TIME
+@virtual
+async def test_what_is_written_while_a_time_is_looked_up_is_read(
+    begin: Callable[[Consumer, TopicPartition], Coroutine[Any, Any, None]],
+) -> None:
+    cluster, (tp,) = filled(10)
+    after_each_look_up(cluster, lambda: cluster.log(tp).append([b"meanwhile"], now=TIMESTAMP + 50_000))
+    async with consumer_on(cluster, auto_offset_reset="by_duration:PT1H") as consumer:
+        await begin(consumer, tp)
+        assert (await consumer.getone()).offset == 10
+
+
+@BY_TIME
+@virtual
+async def test_a_transaction_that_is_committed_while_a_time_is_looked_up_is_read(
+    begin: Callable[[Consumer, TopicPartition], Coroutine[Any, Any, None]],
+) -> None:
+    cluster, (tp,) = filled(10)
+    cluster.produce(tp, "a", "b", producer_id=7)
+    after_each_look_up(cluster, lambda: cluster.log(tp).end_transaction(7, commit=True))
+    async with consumer_on(cluster, auto_offset_reset="by_duration:PT1H", isolation_level="read_committed") as consumer:
+        await begin(consumer, tp)
+        assert (await consumer.getone()).offset == 10
+
+
+@virtual
+async def test_an_end_that_was_looked_up_for_a_time_is_no_place_in_a_topic_made_anew_meanwhile() -> None:
+    cluster, (tp,) = filled(10, size=3)
+    honest = cluster.handlers[Api.LIST_OFFSETS]
+
+    async def last(*asked: Any) -> Any:
+        cluster.handlers[Api.LIST_OFFSETS] = honest
+        answer = honest(*asked)
+        cluster.recreate("t")
+        cluster.fill(tp, 30)
+        await anyio.sleep(5)  # by then the consumer knows the new topic
+        return answer
+
+    def first(*asked: Any) -> Any:
+        cluster.handlers[Api.LIST_OFFSETS] = last
+        return honest(*asked)
+
+    async with consumer_on(cluster, metadata_max_age_ms=1000) as consumer:
+        consumer.assign([tp])
+        await anyio.sleep(1)
+        cluster.handlers[Api.LIST_OFFSETS] = first
+        await consumer.seek_to_timestamp(TIMESTAMP + 99_000)
+        assert await read_values(consumer, 30) == numbers(30)
 
 
 @virtual

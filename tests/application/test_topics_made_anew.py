@@ -344,11 +344,8 @@ async def test_data_that_was_given_back_for_room_is_not_fetched_from_the_new_top
         assert await consumer.position(tp) == NEW
 
 
-@virtual
-async def test_a_look_up_that_was_answered_by_the_former_topic_is_made_again() -> None:
-    """``earliest`` of the former topic lies within the new one."""
-    cluster, (tp,) = filled(OLD)
-    cluster.log(tp).delete_before(50)
+def _next_look_up_held(cluster: FakeCluster) -> anyio.Event:
+    """Have the next look-up of offsets answered as of then, but not before the event that is returned is set."""
     held = anyio.Event()
     honest = cluster.handlers[Api.LIST_OFFSETS]
 
@@ -359,6 +356,39 @@ async def test_a_look_up_that_was_answered_by_the_former_topic_is_made_again() -
         return answer
 
     cluster.handlers[Api.LIST_OFFSETS] = late
+    return held
+
+
+@pytest.mark.parametrize("first", [10, 3], ids=["unopened", "begun"])
+@virtual
+async def test_data_that_was_given_back_for_room_while_the_beginning_is_looked_up_is_no_place_in_the_new_topic(first: int) -> None:
+    """The first batch was handed out, and the second one is given back; or the rest of the first one is."""
+    cluster, (tp,) = filled(0)
+    (other,) = cluster.create_topic("u")
+    (asked,) = cluster.create_topic("v")
+    cluster.fill(tp, 20, size=300)
+    sizes = {"fetch_buffer_bytes": 4000, "max_partition_fetch_bytes": 1000}  # less than two batches
+    async with consumer_on(cluster, "t", "u", "v", metadata_max_age_ms=1000, **sizes) as consumer:
+        assert len(await read_values(consumer, first, tp)) == first
+        await anyio.sleep(1)
+        cluster.fill(other, 20, size=300)
+        assert len(await read_values(consumer, 3, other)) == 3
+        held = _next_look_up_held(cluster)
+        made_anew(cluster, tp)
+        await anyio.sleep(2)
+        cluster.fill(asked, 10)
+        assert await read_values(consumer, 10, asked) == numbers(10)
+        held.set()
+        found = await read_values(consumer, NEW + 20, tp, seconds=30)
+        assert found[-NEW:] == numbers(NEW)
+
+
+@virtual
+async def test_a_look_up_that_was_answered_by_the_former_topic_is_made_again() -> None:
+    """``earliest`` of the former topic lies within the new one."""
+    cluster, (tp,) = filled(OLD)
+    cluster.log(tp).delete_before(50)
+    held = _next_look_up_held(cluster)
     async with consumer_on(cluster, metadata_max_age_ms=1000) as consumer:
         consumer.assign([tp])
         await consumer.getmany(timeout_ms=500)
@@ -366,6 +396,40 @@ async def test_a_look_up_that_was_answered_by_the_former_topic_is_made_again() -
         await consumer.getmany(timeout_ms=3000)
         held.set()
         assert await read_values(consumer, NEW) == numbers(NEW)
+
+
+@pytest.mark.parametrize("policy", ["earliest", "none"])
+@virtual
+async def test_a_broker_that_still_names_the_former_topic_has_nothing_handled_twice(policy: str) -> None:
+    cluster, (tp,) = filled(OLD)
+    honest = cluster.handlers[Api.METADATA]
+    former: list[Any] = []
+
+    def note(*asked: Any) -> Any:
+        former.append(honest(*asked))
+        return former[-1]
+
+    def behind(*asked: Any) -> Any:
+        cluster.handlers[Api.METADATA] = honest
+        return former[-1]
+
+    cluster.handlers[Api.METADATA] = note
+    async with consumer_on(cluster, group_id="g", auto_offset_reset=policy, metadata_max_age_ms=1000) as consumer:
+        consumer.assign([tp])
+        consumer.seek(tp, 0)
+        assert await read_values(consumer, OLD) == numbers(OLD)
+        cluster.handlers[Api.METADATA] = honest
+        made_anew(cluster, tp)
+        with suppress(OffsetOutOfRangeError):
+            await anyio.sleep(2)
+            await consumer.getmany(max_records=1)
+        consumer.seek(tp, 0)
+        assert await read_values(consumer, 50) == numbers(50)
+        cluster.handlers[Api.METADATA] = behind
+        await anyio.sleep(5)
+        assert cluster.handlers[Api.METADATA] is honest
+        assert await read_values(consumer, 2 * NEW, seconds=20) == numbers(NEW - 50, 50)
+    assert cluster.committed == {("g", tp): NEW}
 
 
 # What stops a partition.

@@ -212,7 +212,7 @@ class AutoCommit:
     _last: list[Commit] = field(factory=list, init=False)
     """Commits of partitions that were given up at once; only ``stop`` waits for them."""
     _settled: bool = field(default=False, init=False)
-    """Nothing was left to commit when the last interval ended."""
+    """Nothing was left to commit when the last interval ended, and no position can have moved since."""
     _held_up: dict[TopicPartition, int] = field(factory=dict, init=False)
     """Offsets of records that hold up commits because their tasks failed, as far as that was said."""
 
@@ -222,9 +222,19 @@ class AutoCommit:
 
     def read_entered(self, now: float) -> None:
         """A read call begins: everything that was handed out before is consumed. Commit if the interval has passed."""
-        self._settled = False
+        if self._settled:
+            self.unsettle()
         if self.enabled:
             self.look(now)
+
+    def unsettle(self) -> None:
+        """Positions may move from here on, with records or without: past what was aborted, or what an interceptor drops.
+
+        All read calls that wait look again when the interval is over: the one that moves them may be the last of its task.
+        """
+        if self._settled:
+            self._settled = False
+            self.runtime.wake_application()
 
     @property
     def due_at(self) -> float:

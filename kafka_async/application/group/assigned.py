@@ -4,6 +4,7 @@ While the call-back of ``unsubscribe`` runs, only it sees the partitions that ar
 """
 
 from collections.abc import Collection
+from uuid import UUID
 
 from ...errors import IllegalStateError
 from ...model import OffsetAndMetadata, TopicPartition
@@ -65,12 +66,15 @@ class AssignedPartitions:
         cursor = self.unread.partitions.get(partition)
         return None if cursor is None or self._is_given_up(cursor) else cursor.to_commit
 
+    def meant(self, cursor: Cursor) -> UUID | None:
+        """Return the topic that an offset of the partition belongs to, as the application sees it; ``None``: not known."""
+        return cursor.meant() or cursor.stored.topic_id or self.rebalancing.inbox.topic_id(cursor.partition.topic)
+
     def seek(self, partition: TopicPartition, target: OffsetAndMetadata) -> None:
         """Read on from ``target``, in the topic that it belongs to."""
         cursor = self.cursor(partition)
         self.unread.settle()
-        known = self.rebalancing.inbox.topic_id
-        cursor.belong(target.topic_id or cursor.meant() or cursor.stored.topic_id or known(cursor.partition.topic))
+        cursor.belong(target.topic_id or self.meant(cursor))
         self.unread.move(cursor, (target.offset, target.leader_epoch))
         self.unread.refetch(cursor, check=target.leader_epoch is not None)
         self.sought[cursor.partition] = target

@@ -284,7 +284,7 @@ class Reader:
             try:
                 await runtime.signal.wait(ticket, min(remaining, commit_in))
             finally:
-                self._end_wait()
+                self._end_wait(ticket)
 
     def _check_era(self, era: int) -> None:
         if era != self._era:
@@ -323,7 +323,9 @@ class Reader:
         handler.reading += 1
         self.idle.enter(self.runtime.clock())
 
-    def _end_wait(self) -> None:
+    def _end_wait(self, ticket: int) -> None:
+        if self.runtime.signal.ticket() != ticket:
+            self.auto_commit.unsettle()
         handler = self.gate.handler
         handler.reading -= 1
         if not handler.reading and self.unread.buffer.asked:

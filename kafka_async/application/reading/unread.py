@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from operator import attrgetter
 from typing import Any, Final
+from uuid import UUID
 
 from ...background.boundary import FetchBuffer, FetchedData, PartitionFailed, Repositioned
 from ...config import ConsumerConfig
@@ -266,15 +267,18 @@ class Unread:
         """
         if cursor.taken_to is not None:
             offset, epoch = cursor.taken_to
-            event = Seek(
-                partition=cursor.partition,
-                stamp=cursor.stamp,
-                offset=offset,
-                leader_epoch=epoch if check else None,
-                until=cursor.until,
-                topic_id=cursor.stored.topic_id,
-            )
-            self.outbox.add(event)
+            self._have_fetched(cursor, offset, cursor.stored.topic_id, epoch if check else None)
+
+    def _have_fetched(self, cursor: Cursor, offset: int, topic_id: UUID | None, epoch: int | None = None) -> None:
+        event = Seek(
+            partition=cursor.partition,
+            stamp=cursor.stamp,
+            offset=offset,
+            leader_epoch=epoch,
+            until=cursor.until,
+            topic_id=topic_id,
+        )
+        self.outbox.add(event)
 
     def _drop(self, cursor: Cursor) -> None:
         cursor.discard_ahead()
@@ -357,16 +361,16 @@ class Unread:
             self.locate(cursor)
             if cursor.taken_to is None or any(isinstance(piece, (Failure, Halted)) for piece in cursor.ahead):
                 continue
-            again: int | None = None
+            again: tuple[int, UUID | None] | None = None
             while self.buffer.room() < useful and cursor.parcels and isinstance(last := cursor.parcels[-1], FetchedData):
-                again = last.fetch_offset
+                again = last.fetch_offset, last.topic_id
                 self.buffer.release(cursor.parcels.pop())  # type: ignore[arg-type]  # it is ``last``
             if self.buffer.room() < useful and not cursor.parcels and cursor.data is not None:
-                again = cursor.taken_to[0]
+                again = cursor.taken_to[0], cursor.data.topic_id
                 self._drop_data(cursor)
             if again is not None:
                 cursor.stamp = self.next_stamp()
-                self.outbox.add(Seek(partition=cursor.partition, stamp=cursor.stamp, offset=again, until=cursor.until))
+                self._have_fetched(cursor, *again)
 
     @property
     def is_empty(self) -> bool:

@@ -31,6 +31,8 @@ class ClusterChanges:
     """Partitions whose leader or leader epoch changed."""
     recreated: frozenset[str] = frozenset()
     """Topics whose id changed."""
+    outdated: frozenset[str] = frozenset()
+    """Topics of which the answer is not believed: the broker names an id that was replaced."""
 
 
 @define(eq=False)
@@ -38,7 +40,7 @@ class ClusterView:
     """The cluster as every manager sees it."""
 
     patience: float
-    """Seconds for which an older leader epoch than the known one is not believed."""
+    """Seconds for which an older leader epoch than the known one, and the id of a former topic, are not believed."""
     nodes: Mapping[int, Node] = field(factory=dict)
     """Brokers by id; empty until the first answer and after the decision to bootstrap again."""
     topics: dict[str, TopicDescription] = field(factory=dict)
@@ -115,10 +117,13 @@ class ClusterView:
     ) -> ClusterChanges:
         """Take an answer over. ``asked``: the topics it is about, ``wanted``: the topics that are needed; ``None``: all topics."""
         self.nodes = {broker.node_id: Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers}
+        if self.cluster_id not in (None, response.cluster_id):
+            self.incarnations.enter_another_cluster()
         self.cluster_id = response.cluster_id
         self.covers_all = asked is None
         changed: set[TopicPartition] = set()
         recreated: set[str] = set()
+        outdated: set[str] = set()
         seen: set[str] = set()
         for topic in response.topics:
             if topic.name is None or (asked is not None and topic.name not in asked):
@@ -126,6 +131,8 @@ class ClusterView:
             seen.add(topic.name)
             if topic.error_code == UnknownTopicOrPartitionError.errno:
                 changed |= self._drop_topic(topic.name)
+            elif self.incarnations.is_outdated(topic.name, topic.topic_id, now, self.patience):
+                outdated.add(topic.name)
             elif _has_content(topic, known=topic.name in self.topics):
                 if self.incarnations.is_former(topic.name, topic.topic_id):
                     self._drop_topic(topic.name)
@@ -137,7 +144,7 @@ class ClusterView:
         kept = (wanted or frozenset()) | self.topics.keys()
         self.incarnations.keep(kept)
         self.version += 1
-        return ClusterChanges(frozenset(changed), frozenset(recreated))
+        return ClusterChanges(frozenset(changed), frozenset(recreated), frozenset(outdated))
 
     def _update_topic(self, name: str, topic: MetadataResponseTopic, now: float) -> set[TopicPartition]:
         changed: set[TopicPartition] = set()

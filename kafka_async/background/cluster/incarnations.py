@@ -17,6 +17,10 @@ class Incarnations:
 
     _last: dict[str, UUID] = field(factory=dict, init=False)
     """Ids by name. They are kept while a wanted topic is missing, so that a new topic of that name is recognized as new."""
+    _replaced: dict[str, set[UUID]] = field(factory=dict, init=False)
+    """Ids that others came after, by name."""
+    _doubted: dict[str, float] = field(factory=dict, init=False)
+    """Since when only replaced ids have come, by name."""
     _said: set[tuple[str, str, UUID]] = field(factory=set, init=False)
 
     def last(self, topic: str) -> UUID | None:
@@ -25,11 +29,30 @@ class Incarnations:
 
     def note(self, topic: str, topic_id: UUID) -> None:
         """The cluster has this topic."""
+        if self.is_former(topic, topic_id):
+            self._replaced.setdefault(topic, set()).add(self._last[topic])
         self._last[topic] = topic_id
+        self._doubted.pop(topic, None)
+
+    def is_outdated(self, topic: str, topic_id: UUID | None, now: float, patience: float) -> bool:
+        """Whether a broker that names this id is behind: another one has come after it.
+
+        Believing it makes the topic anew twice, there and back, and all that was read of it since is read once more. If only such
+        ids come for ``patience`` seconds, the cluster was set up again from what it was before.
+        """
+        if topic_id not in self._replaced.get(topic, ()) or not self.is_former(topic, topic_id):
+            return False
+        return now - self._doubted.setdefault(topic, now) < patience
+
+    def enter_another_cluster(self) -> None:
+        """What is named from now on is not compared with what was replaced: the cluster is another one."""
+        self._replaced.clear()
 
     def keep(self, topics: Collection[str]) -> None:
         """Forget all other names."""
-        self._last = {name: topic_id for name, topic_id in self._last.items() if name in topics}
+        for memory in (self._last, self._replaced, self._doubted):
+            for name in memory.keys() - topics:
+                del memory[name]
 
     def is_former(self, topic: str, topic_id: UUID | None) -> bool:
         """Whether this is another id than that of the last topic of that name."""

@@ -354,6 +354,8 @@ class MetadataManager:
             self._problems.note(topic)
             if topic.error_code == LeaderNotAvailableError.errno or any(part.leader_id < 0 for part in topic.partitions):
                 self.request_update(now)
+        if changes.outdated:
+            self.request_update(now)
         for name in sorted(changes.recreated):
             self.trace(Notice(now=now, text=f"topic {name!r} was deleted and created again (its id changed)", subject="network"))
         self._report_problems(now)

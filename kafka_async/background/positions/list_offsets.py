@@ -253,11 +253,12 @@ class ListOffsetsManager:
         """Answer a lookup, or return why that cannot be done."""
         if answer is None:
             return MalformedResponseError(f"a ListOffsets response leaves {lookup.partition} out")
-        if answer.error_code == UnsupportedForMessageFormatError.errno:
+        by_time = lookup.timestamp not in (EARLIEST, LATEST)
+        if by_time and answer.error_code == UnsupportedForMessageFormatError.errno:
             self._answer(lookup, Found(-1, -1, None), now)  # segments from before timestamps existed: no offset, as in Java
         elif answer.error_code:
             return for_code(answer.error_code)
-        elif answer.offset < 0 and lookup.timestamp in (EARLIEST, LATEST):
+        elif answer.offset < 0 and not by_time:
             return MalformedResponseError(f"offset {answer.offset} for the end of {lookup.partition}")
         else:
             epoch = answer.leader_epoch if answer.leader_epoch >= 0 else None

@@ -6,6 +6,7 @@ topic that was deleted and created again. An error is not "there is no offset" (
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -43,6 +44,7 @@ from .subscription import FetchPosition, FetchState, PartitionState, Subscriptio
 
 _CHECKS: Final = "validating positions"
 """The outage in which a broker does not say whether a position is still in its log."""
+_ENDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 _WORK = (FetchState.INITIALIZING, FetchState.AWAIT_RESET, FetchState.AWAIT_VALIDATION)
 
 
@@ -285,16 +287,25 @@ class PositionsManager:
             return
         self._busy[entry.partition] = (entry, entry.state)
         topic_id = self.metadata.cluster.incarnations.last(entry.partition.topic)
-        self.list_offsets.look_up(
-            entry.partition,
-            self._timestamp(strategy, now),
-            lambda outcome, at: self._reset_answered(entry, strategy, topic_id, outcome, at),
-            lambda: self._still(entry, FetchState.AWAIT_RESET),
-        )
+        if strategy in _ENDS:
+            answered = partial(self._reset_answered, entry, strategy, topic_id)
+            self._look_up(entry, _ENDS[strategy], answered)
+        else:  # the end first: what is written between the two answers is young enough, and must not lie before that end
+            self._look_up(entry, LATEST, partial(self._end_answered, entry, strategy, topic_id))
+
+    def _look_up(self, entry: PartitionState, timestamp: int, answered: Callable[[Found | KafkaError, float], None]) -> None:
+        self.list_offsets.look_up(entry.partition, timestamp, answered, lambda: self._still(entry, FetchState.AWAIT_RESET))
+
+    def _end_answered(
+        self, entry: PartitionState, strategy: str, topic_id: UUID | None, outcome: Found | KafkaError, now: float
+    ) -> None:
+        if isinstance(outcome, KafkaError):
+            self._reset_answered(entry, strategy, topic_id, outcome, now)
+        elif self._still(entry, FetchState.AWAIT_RESET):
+            answered = partial(self._reset_answered, entry, strategy, topic_id, end=outcome)
+            self._look_up(entry, self._timestamp(strategy, now), answered)
 
     def _timestamp(self, strategy: str, now: float) -> int:
-        if strategy in ("earliest", "latest"):
-            return EARLIEST if strategy == "earliest" else LATEST
         duration = parse_duration(strategy.removeprefix("by_duration:"))
         back = int(duration.total_seconds() * 1000 if duration is not None else 0)
         return max(0, self.wall_ms(now) - back)  # numbers below 0 have meanings of their own
@@ -308,8 +319,15 @@ class PositionsManager:
         return still
 
     def _reset_answered(
-        self, entry: PartitionState, strategy: str, topic_id: UUID | None, outcome: Found | KafkaError, now: float
+        self,
+        entry: PartitionState,
+        strategy: str,
+        topic_id: UUID | None,
+        outcome: Found | KafkaError,
+        now: float,
+        end: Found | None = None,
     ) -> None:
+        """``end``: where the log ended before the look-up by time, for a partition without a record that is as young."""
         if not self._still(entry, FetchState.AWAIT_RESET):
             return
         self._busy.pop(entry.partition, None)
@@ -321,12 +339,11 @@ class PositionsManager:
             self.handler.publish_error(_of_topic(outcome, entry))
             self.subscription.delay(entry, now + self.config.retry_backoff_max)
             self._todo.add(entry.partition)
-        elif outcome.offset < 0:  # by_duration: no record is that recent, so the next one to come is the first
-            self.subscription.reset(entry, "latest")
         else:
+            offset = end.offset if outcome.offset < 0 and end is not None else outcome.offset
             is_first = entry.strategy in (FIRST, FIRST_OF_NEW)
-            self.subscription.seek(entry, FetchPosition(outcome.offset))
-            self._moved(entry, outcome.offset, None, is_first=is_first)
+            self.subscription.seek(entry, FetchPosition(offset))
+            self._moved(entry, offset, None, is_first=is_first)
 
     # --- validation (KIP-320) --------------------------------------------------------------------------------------------------
 

@@ -1,9 +1,9 @@
 """Which offsets are committed and when, as a cluster in memory sees it; who is told."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import anyio.lowlevel
@@ -248,6 +248,121 @@ async def _reading_the_new_topic() -> None:
         assert cluster.committed == {("g", tp): 60}
 
 
+# --- positions that move while calls wait -----------------------------------------------------------------------------------------
+
+
+HOUR_MS: Final = 3_600_000
+
+
+async def _iterate(consumer: Consumer) -> None:
+    async for _ in consumer:
+        pass
+
+
+async def _get_ones(consumer: Consumer) -> None:
+    while True:
+        await consumer.getone()
+
+
+async def _get_many(consumer: Consumer) -> None:
+    while True:
+        await consumer.getmany(timeout_ms=HOUR_MS)
+
+
+async def _get_columns(consumer: Consumer) -> None:
+    while True:
+        await consumer.getarrow(timeout_ms=HOUR_MS)
+
+
+EACH_WAY: Final = pytest.mark.parametrize(
+    "read", [_iterate, _get_ones, _get_many, _get_columns], ids=lambda fn: fn.__name__.strip("_")
+)
+
+
+@EACH_WAY
+@pytest.mark.parametrize("committed", [True, False])
+@virtual
+async def test_a_position_that_moves_past_markers_and_aborted_records_alone_is_committed_while_a_read_waits(
+    read: Callable[[Consumer], Coroutine[Any, Any, None]], committed: bool
+) -> None:
+    cluster, one, _ = two_partitions()
+    level = "read_uncommitted" if committed else "read_committed"
+    async with (
+        consumer_on(cluster, **GROUP, auto_commit_interval_ms=1_000, isolation_level=level) as consumer,
+        anyio.create_task_group() as tasks,
+    ):
+        consumer.assign([one])
+        cluster.produce(one, *"abc", producer_id=7)
+        tasks.start_soon(read, consumer)
+        await anyio.sleep(60)
+        assert cluster.committed == {("g", one): 13 if committed else 10}
+        cluster.log(one).end_transaction(7, commit=committed)
+        cluster.changed()
+        await anyio.sleep(2)
+        assert cluster.committed == {("g", one): 14}
+        commits = len(cluster.asked(Api.OFFSET_COMMIT))
+        await anyio.sleep(60)
+        assert len(cluster.asked(Api.OFFSET_COMMIT)) == commits
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("read", [_iterate, _get_ones, _get_many], ids=lambda fn: fn.__name__.strip("_"))
+@virtual
+async def test_records_that_an_interceptor_drops_are_committed_while_a_read_waits(
+    read: Callable[[Consumer], Coroutine[Any, Any, None]],
+) -> None:
+    class DropsAll:
+        def on_consume(self, records: Records) -> Records:
+            return {}
+
+        def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None: ...
+
+    cluster, one, _ = two_partitions()
+    async with (
+        consumer_on(cluster, **GROUP, auto_commit_interval_ms=1_000, interceptors=(DropsAll(),)) as consumer,
+        anyio.create_task_group() as tasks,
+    ):
+        consumer.assign([one])
+        tasks.start_soon(read, consumer)
+        await anyio.sleep(60)
+        assert cluster.committed == {("g", one): 10}
+        cluster.fill(one, 5)
+        await anyio.sleep(2)
+        assert cluster.committed == {("g", one): 15}
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_what_a_task_reads_at_last_is_committed_while_another_one_waits(waits: bool) -> None:
+    """The last one waits for it, or finds it fetched already."""
+
+    async def scenario() -> None:
+        cluster, one, two = two_partitions()
+        async with consumer_on(cluster, **GROUP, auto_commit_interval_ms=1_000) as consumer:
+            consumer.assign([one, two])
+            assert len(await read_values(consumer, 20)) == 20
+            assert await consumer.getmany() == {}, "so this task is done with them"
+
+            async def wait() -> None:
+                await consumer.getone(one)
+
+            async def read() -> int:
+                return len((await consumer.getmany(two, timeout_ms=HOUR_MS))[two])
+
+            waiting = asyncio.ensure_future(wait())
+            reading = asyncio.ensure_future(read()) if waits else None
+            await anyio.sleep(60)
+            cluster.fill(two, 5)
+            await anyio.sleep(60)
+            assert await (reading or asyncio.ensure_future(read())) == 5
+            await anyio.sleep(2)
+            committed = dict(cluster.committed)
+            waiting.cancel()
+        assert committed == {("g", one): 10, ("g", two): 15}
+
+    run_virtual_asyncio(scenario)
+
+
 # --- where reading began, of partitions of which the group has nothing stored (promise 15) ----------------------------------------
 
 
@@ -267,6 +382,18 @@ async def test_the_applications_commit_stores_where_other_partitions_began() -> 
         await consumer.commit({one: 13})
         assert cluster.committed == {("g", one): 13, ("g", two): 10}, "the record may be in work"
         assert told.offsets == [{one: 12}, {one: 13}], "the interceptor is told what the application has committed"
+
+
+@virtual
+async def test_a_partition_without_a_record_as_young_as_the_duration_is_not_read_from_its_beginning_by_the_next_member() -> None:
+    cluster, one, two = two_partitions()
+    options = {**LATEST, "auto_offset_reset": "by_duration:PT1H"}
+    async with consumer_on(cluster, "t", **options) as consumer:
+        assert [await consumer.position(each) for each in (one, two)] == [10, 10]
+        await consumer.commit({one: 12})
+        assert cluster.committed == {("g", one): 12, ("g", two): 10}
+    async with consumer_on(cluster, "t", **options) as consumer:
+        assert await consumer.position(two) == 10
 
 
 @virtual

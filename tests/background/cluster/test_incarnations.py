@@ -1,9 +1,11 @@
 """Offsets of topics that were deleted and created again."""
 
 import pytest
+from attrs import evolve
 
+from kafka_async.background.cluster.cluster_view import Leader
 from kafka_async.events import Seek
-from kafka_async.trace import Fault
+from kafka_async.trace import Fault, Notice
 from kafka_async.wire.messages import FetchRequest, ListOffsetsRequest, MetadataRequest
 
 from ..support import A, World, asked, cluster, data, described, fetched, topic_id, until
@@ -19,6 +21,16 @@ def made_anew() -> World:
     world.poll(1.0)
     world.answer(MetadataRequest, cluster(described("t", (1,), generation=1)), 1.1)
     return world
+
+
+def again(world: World, now: float, generation: int, cluster_id: str = "c") -> list[str]:
+    """Ask the cluster again; a broker names this generation of the topic. Return what is said about topics made anew."""
+    world.seen.clear()
+    world.background.metadata.request_update(now)
+    until(world, lambda: bool(world.waiting(MetadataRequest)), now)
+    answer = cluster(described("t", (1,), generation=generation))
+    world.answer(MetadataRequest, evolve(answer, cluster_id=cluster_id), now + 0.5)
+    return [event.text for event in world.seen if isinstance(event, Notice) and "created again" in event.text]
 
 
 def test_an_id_is_a_former_one_if_the_name_has_another_by_now() -> None:
@@ -37,6 +49,43 @@ def test_a_topic_that_is_gone_is_no_former_one_before_there_is_another() -> None
     world.answer(MetadataRequest, cluster(), 1.1)
     assert not world.background.metadata.cluster.incarnations.is_former("t", OLD)
     assert world.background.metadata.cluster.incarnations.last("t") == OLD
+
+
+def test_a_broker_that_names_a_topic_which_was_replaced_is_behind_and_makes_nothing_anew() -> None:
+    world = made_anew()
+    view = world.background.metadata.cluster
+    for now in (10.0, 20.0):
+        assert again(world, now, generation=0) == []
+        assert (view.topic_id("t"), view.incarnations.last("t"), view.leader(A)) == (NEW, NEW, Leader(1, 0))
+        until(world, lambda: bool(world.waiting(MetadataRequest)), now + 0.5)
+        world.answer(MetadataRequest, cluster(described("t", (1,), generation=1)), now + 2.0)
+    assert again(world, 30.0, generation=2) != [], "a third one is new"
+    assert again(world, 40.0, generation=1) == again(world, 50.0, generation=0) == []
+
+
+def test_a_topic_that_was_replaced_is_believed_when_nobody_has_named_another_for_a_request_timeout() -> None:
+    world = made_anew()
+    assert again(world, 10.0, generation=0) == again(world, 39.0, generation=0) == []
+    assert again(world, 41.0, generation=0) != []
+    assert world.background.metadata.cluster.topic_id("t") == OLD
+    assert again(world, 50.0, generation=1) == [], "now this one was replaced"
+
+
+def test_a_topic_that_was_replaced_is_believed_at_once_in_another_cluster() -> None:
+    """The name of the bootstrap servers was moved to another cluster, and back."""
+    world = World()
+    world.fetching({A: 70})
+    assert again(world, 10.0, generation=1, cluster_id="d") != []
+    assert again(world, 20.0, generation=0, cluster_id="c") != []
+    assert world.background.metadata.cluster.topic_id("t") == OLD
+
+
+def test_what_was_replaced_is_forgotten_with_the_topic() -> None:
+    world = made_anew()
+    incarnations = world.background.metadata.cluster.incarnations
+    assert incarnations.is_outdated("t", OLD, 2.0, 30.0)
+    incarnations.keep(())
+    assert not incarnations.is_outdated("t", OLD, 3.0, 30.0)
 
 
 @pytest.mark.parametrize(("made_under", "expected"), [(OLD, None), (NEW, 50), (None, 50)])

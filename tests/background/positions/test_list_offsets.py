@@ -14,6 +14,7 @@ from kafka_async.errors import (
     RequestWithdrawnError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
+    UnsupportedForMessageFormatError,
     UnsupportedVersionError,
 )
 from kafka_async.events import Call, ListOffsets
@@ -135,7 +136,10 @@ def test_passing_errors_are_tried_again_after_a_backoff(code: int) -> None:
     assert call.result() == {A: OffsetAndTimestamp(8, -1)}
 
 
-@pytest.mark.parametrize(("code", "error"), [(29, TopicAuthorizationFailedError), (35, UnsupportedVersionError), (42, KafkaError)])
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [(29, TopicAuthorizationFailedError), (35, UnsupportedVersionError), (42, KafkaError), (43, UnsupportedForMessageFormatError)],
+)
 def test_lasting_errors_fail_the_call_with_the_partition_in_the_text(code: int, error: type[KafkaError]) -> None:
     world = known()
     call = ask(world, {A: -1, C: -1})

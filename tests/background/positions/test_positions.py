@@ -71,26 +71,70 @@ def reset(world: World, partition: TopicPartition, strategy: str | None) -> None
 # Resets.
 
 
-@pytest.mark.parametrize(("policy", "expected"), [("earliest", -2), ("latest", -1), ("by_duration:PT1M", 1_000_000 - 60_000)])
+def check_that_reading_begins(world: World, offset: int, now: float) -> None:
+    first = Repositioned(partition=A, stamp=world.stamps[A], offset=offset, is_first=True, topic_id=topic_id("t"))
+    assert world.read_all() == [first]
+    world.poll(now)
+    assert asked(world.waiting(FetchRequest)[0]) == {0: offset}
+
+
+def looking_up_by_time(duration: str) -> tuple[World, float]:
+    """Return a world that has looked up an end, 50, before it looks up the first record that is young enough."""
+    world, now = looking_up(auto_offset_reset=f"by_duration:{duration}")
+    assert timestamp(world) == -1
+    world.answer(ListOffsetsRequest, found(A, 50), now)
+    world.poll(now)
+    return world, now
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("earliest", -2), ("latest", -1)])
 def test_a_new_partition_is_looked_up_by_policy(policy: str, expected: int) -> None:
     world, now = looking_up(auto_offset_reset=policy)
-    assert timestamp(world) == expected + (int(now * 1000) if policy.startswith("by") else 0)
+    assert timestamp(world) == expected
     world.answer(ListOffsetsRequest, found(A, 42), now)
-    assert world.read_all() == [Repositioned(partition=A, stamp=world.stamps[A], offset=42, is_first=True, topic_id=topic_id("t"))]
-    world.poll(now)
-    assert asked(world.waiting(FetchRequest)[0]) == {0: 42}
+    check_that_reading_begins(world, 42, now)
+
+
+@pytest.mark.parametrize(("answer", "expected"), [(42, 42), (51, 51), (-1, 50)])
+def test_no_record_as_young_as_the_duration_means_the_end_before_it_was_looked_for(answer: int, expected: int) -> None:
+    """A record that is written between the two answers is young enough: it must not lie before that end."""
+    world, now = looking_up_by_time("PT1M")
+    assert timestamp(world) == 1_000_000 - 60_000 + int(now * 1000)
+    world.answer(ListOffsetsRequest, found(A, answer), now)
+    check_that_reading_begins(world, expected, now)
 
 
 def test_a_duration_from_before_the_epoch_means_the_epoch() -> None:
-    world, _ = looking_up(auto_offset_reset="by_duration:P9999D")
+    world, _ = looking_up_by_time("P9999D")
     assert timestamp(world) == 0
 
 
-def test_no_record_as_young_as_the_duration_means_the_end() -> None:
-    world, now = looking_up(auto_offset_reset="by_duration:PT1M")
+@pytest.mark.parametrize("by_time", [False, True])
+def test_a_look_up_by_duration_that_is_refused_is_made_again_from_its_first_step(by_time: bool) -> None:
+    world, now = looking_up_by_time("PT1M") if by_time else looking_up(auto_offset_reset="by_duration:PT1M")
+    world.answer(ListOffsetsRequest, found(A, -1, error_code=TopicAuthorizationFailedError.errno), now)
+    assert [type(error) for error in world.errors()] == [TopicAuthorizationFailedError]
+    now = until(world, lambda: bool(world.waiting(ListOffsetsRequest)), now)
+    assert timestamp(world) == -1
+
+
+def test_a_seek_between_the_two_look_ups_by_duration_wins() -> None:
+    world, now = looking_up_by_time("PT1M")
+    world.seek(A, 7)
+    world.poll(now)
+    world.answer(ListOffsetsRequest, found(A, -1), now)
+    assert world.read_all() == []
+    assert asked(world.waiting(FetchRequest)[0]) == {0: 7}
+
+
+def test_a_topic_made_anew_between_the_two_look_ups_by_duration_is_read_from_its_beginning() -> None:
+    world, now = looking_up_by_time("PT1M")
+    world.background.metadata.request_update(now)
+    now = until(world, lambda: bool(world.waiting(MetadataRequest)), now)
+    world.answer(MetadataRequest, cluster(described("t", (1, 1, 1), generation=1)), now)
     world.answer(ListOffsetsRequest, found(A, -1), now)
     world.poll(now)
-    assert timestamp(world) == -1
+    assert (world.read_all(), timestamp(world)) == ([], -2)
 
 
 def test_no_policy_is_an_error_of_the_partition() -> None:
