@@ -1,6 +1,7 @@
 """Share groups (KIP-932) on a real broker: what becomes of records, of their locks and of members that die."""
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -554,6 +555,16 @@ async def test_a_cluster_with_the_feature_off_is_refused_with_how_to_turn_it_on(
         with pytest.raises(UnsupportedVersionError, match=r"kafka-features upgrade --feature share\.version=1"):
             async with member(cluster, topic, topic):
                 pass
+
+
+async def test_a_broker_that_cannot_create_the_topic_of_share_groups_is_waited_for_and_the_log_says_so(
+    kafka44: KafkaCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = await asyncio.to_thread(kafka44.create_topic, f"jobs-{uuid4().hex[:8]}")
+    async with member(kafka44, topic, topic, request_timeout_ms=8000) as consumer:
+        assert consumer.state is ConsumerState.JOINING
+        (text,) = (line.getMessage() for line in caplog.records if line.levelno == logging.WARNING)
+        assert "assigns no partitions" in text
 
 
 async def test_a_stop_whose_task_is_cancelled_ends_the_loop_all_the_same(

@@ -12,6 +12,7 @@ import pytest
 from kafka_async import ProcessingContext, ProcessingError, Reject, Retry, RetryLater, ShareConsumer, ShareRecord, Skip
 from kafka_async.errors import IllegalStateError
 from kafka_async.model import ConsumerState, TopicPartition
+from kafka_async.trace import Fault, RequestSent, TraceEvent
 from tests.brokers import KafkaCluster
 
 from .share import LOCK, from_the_start, member
@@ -430,6 +431,20 @@ async def test_records_laid_out_for_threads_go_to_others_on_unsubscribe_and_none
         assert len(handled) == 16, "nothing more of what was received is begun"
         assert len(await left_of(kafka_share, topic, 96)) == 96
     assert len(set(handled)) == 16
+
+
+async def test_a_group_that_allows_no_renewals_is_not_asked_about_each_record(kafka_share: KafkaCluster, topic: str) -> None:
+    from_the_start(kafka_share, topic, share_renew_acknowledge_enable="false")
+    kafka_share.produce(topic, 400)
+    seen: list[TraceEvent] = []
+    async with member(kafka_share, topic, topic, trace=seen.append) as consumer, asyncio.timeout(PATIENCE):
+        (records,) = (await consumer.getmany(timeout_ms=PATIENCE * 1000)).values()
+        assert len(records) > 100
+        async with records[0]:
+            await asyncio.sleep(LOCK * 0.8)
+    said = [event for event in seen if isinstance(event, Fault) and event.text == "locks could not be renewed"]
+    assert said
+    assert len([event for event in seen if isinstance(event, RequestSent) and event.api == "ShareAcknowledge"]) < 10
 
 
 async def test_a_thread_whose_lock_ends_is_told_and_its_result_does_not_count(kafka_share: KafkaCluster, topic: str) -> None:

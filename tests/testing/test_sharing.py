@@ -9,9 +9,10 @@ import pytest
 from kafka_async import TopicPartition
 from kafka_async.application.share.consumer import ShareConsumer
 from kafka_async.application.share.record import ShareRecord
-from kafka_async.errors import CoordinatorNotAvailableError, InvalidRecordStateError
+from kafka_async.errors import CoordinatorNotAvailableError, InvalidRecordStateError, LockLostError
 from kafka_async.sync import KafkaConsumer as BlockingConsumer
 from kafka_async.testing import Cluster, ThreadedCluster
+from kafka_async.trace import RequestSent, TraceEvent
 from kafka_async.wire import Api
 from tests.virtual import run_virtual_asyncio
 
@@ -260,6 +261,22 @@ def test_the_deadline_of_a_record_is_not_that_of_unread_records_that_came_with_i
             assert other.deadline > began + 15
             await anyio.sleep(4)
             assert (mine.lost, other.lost) == (True, False)
+
+    run(main)
+
+
+@on_both
+def test_a_group_may_allow_no_renewals_and_is_not_asked_for_one_again_and_again(run: Run) -> None:
+    async def main() -> None:
+        cluster = jobs(*map(str, range(100)), share_record_lock_duration_ms=15_000, share_renew_acknowledge_enable=False)
+        sent: list[TraceEvent] = []
+        async with member(cluster, trace=sent.append) as consumer:
+            found = await take(consumer, 100)
+            with pytest.raises(LockLostError):
+                async with found[0]:
+                    await anyio.sleep(60)
+        assert all(record.lost for record in found)
+        assert len([event for event in sent if isinstance(event, RequestSent) and event.api == "ShareAcknowledge"]) < 10
 
     run(main)
 

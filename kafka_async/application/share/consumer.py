@@ -47,7 +47,8 @@ class ShareConsumer(Generic[K, V]):
     The group's own configuration sets where it starts (``share.auto.offset.reset``, by default the end of the log), how long a lock
     lasts (``share.record.lock.duration.ms``) and how often a record is delivered (``share.delivery.count.limit``).
     In a cluster of fewer than three brokers, ``share.coordinator.state.topic.replication.factor`` (3 by default) and
-    ``share.coordinator.state.topic.min.isr`` (2) have to be lowered. If not, no record ever comes, and brokers report no error.
+    ``share.coordinator.state.topic.min.isr`` (2) have to be lowered. If not, no record ever comes, and brokers report no error; a
+    warning says that no partitions come.
 
     Raises ``TypeError`` for an unknown option, ``ValueError`` for a bad value and for an option that share groups do not have.
     """

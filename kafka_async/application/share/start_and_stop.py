@@ -98,10 +98,7 @@ class StartAndStop:
             if inbox.group_state is ConsumerState.STEADY:
                 return
             await signal.wait(ticket, until - clock())
-        text = (
-            "started without an assignment; reads go on waiting for one. None comes while the brokers cannot create their topic"
-            " __share_group_state: share.coordinator.state.topic.replication.factor is 3 unless they were configured otherwise"
-        )
+        text = "started without an assignment; reads go on waiting for one"
         self.trace(Notice(now=clock(), text=text, subject="group"))
 
     # --- stop ------------------------------------------------------------------------------------------------------------------

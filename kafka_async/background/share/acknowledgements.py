@@ -12,7 +12,10 @@ time, or while nothing is read or acknowledged.
 
 A broker takes all the acknowledgements of one partition in a request or none of them: one lock that has ended makes it refuse the
 others, whose records stay locked. So refused acknowledgements are split in halves that are sent again, each in a request of its
-own, until single ones are refused. Sources: ``SharePartition.acknowledge``; ``ShareConsumeRequestManager`` for the errors.
+own, until single ones are refused. A broker also refuses the renewals of a group that allows none
+(``share.renew.acknowledge.enable``), with the same error. To ask about each of these would take two requests for every record, and
+acknowledgements have to wait for them. So the first and the last one of refused renewals are sent by themselves, and if both are
+refused, so are the others. Sources: ``SharePartition.acknowledge``; ``ShareConsumeRequestManager`` for the errors.
 """
 
 from collections import deque
@@ -40,12 +43,29 @@ from .orders import AcknowledgeType
 LINGER: Final = 0.02
 """How many seconds acknowledgements wait for further ones if no fetch takes them along."""
 
+_ENDS: Final = 2
+"""The first and the last of refused renewals tell of the others: as far apart as they are, one cause seldom spoils just these."""
+
 _FINAL: Final = (NotLeaderOrFollowerError, FencedLeaderEpochError, UnknownTopicOrPartitionError, UnknownTopicIdError)
 """Retriable for a fetch, but the broker's locks are gone."""
 
 
 Entry: TypeAlias = tuple[AcknowledgeType, Lock | None]
 """How a record is acknowledged, and its lock."""
+
+
+@define(eq=False)
+class RenewalTrial:
+    """What came of renewals that were refused together, and are sent again in parts."""
+
+    agreed: bool = False
+    refused: int = 0
+    """How many were refused one by one."""
+
+    @property
+    def is_in_vain(self) -> bool:
+        """The group seems to allow no renewals."""
+        return self.refused >= _ENDS and not self.agreed
 
 
 @define(eq=False)
@@ -69,6 +89,8 @@ class AcknowledgementPortion:
     """Why the connection over which its records were locked was lost: others may have had them since."""
     awaited: float = inf
     """Number of the first flush that waits for it; infinity: none does."""
+    trial: RenewalTrial | None = None
+    """Of renewals that were refused before, together with others."""
 
     def batches(self) -> tuple[AcknowledgementBatch, ...]:
         """Return the entries as ranges of one type each, in ascending order."""
@@ -99,6 +121,7 @@ class AcknowledgementPortion:
             was_sent=self.was_sent,
             doubt=self.doubt,
             awaited=self.awaited,
+            trial=self.trial,
         )
 
     def is_of(self, partitions: Mapping[TopicPartition, UUID]) -> bool:
@@ -285,6 +308,8 @@ class Acknowledgements:
 
     def _agreed(self, portion: AcknowledgementPortion, now: float) -> None:
         """The broker reported success. That proves nothing for records that others may have had; these are settled separately."""
+        if portion.trial is not None:
+            portion.trial.agreed = True
         if portion.renewal or portion.is_ours:
             self.settle(portion, None, now)
         elif portion.doubt is not None:
@@ -304,12 +329,27 @@ class Acknowledgements:
         over = [offset for offset, (_, lock) in portion.entries.items() if lock is not None and lock.deadline <= now]
         if portion.is_ours or len(portion.entries) == 1 or len(over) == len(portion.entries):
             self.settle(portion, _doubted(portion, error), now)
+            if portion.trial is not None and not over:
+                self._refused_alone(portion.trial, error, now)
             return
         if over:
             self.settle(portion.part(over), _doubted(portion, error), now)
         rest = sorted(portion.entries.keys() - set(over))
-        middle = (len(rest) + 1) // 2 if not over else len(rest)
-        self._again.extendleft(portion.part(half) for half in (rest[middle:], rest[:middle]) if half)
+        middle = (len(rest) + 1) // 2
+        parts = [rest] if over else [rest[:middle], rest[middle:]]
+        if portion.renewal and portion.trial is None and not over:
+            portion.trial = RenewalTrial()
+            parts = [rest[:1], rest[-1:], rest[1:-1]]
+        self._again.extendleft(portion.part(part) for part in reversed(parts) if part)
+
+    def _refused_alone(self, trial: RenewalTrial, error: KafkaError, now: float) -> None:
+        """A renewal was refused, of a lock that has not ended: perhaps there is no use in asking about the others."""
+        trial.refused += 1
+        if trial.is_in_vain:
+            others = [portion for portion in self._again if portion.trial is trial]
+            self._again = deque(portion for portion in self._again if portion.trial is not trial)
+            for portion in others:
+                self.settle(portion, error, now)
 
 
 def _doubted(portion: AcknowledgementPortion, error: KafkaError) -> KafkaError:

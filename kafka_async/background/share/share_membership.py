@@ -36,7 +36,10 @@ FIRST_INTERVAL: Final = 5.0
 """Seconds between heartbeats until the first answer sets them: the default of ``group.share.heartbeat.interval.ms``."""
 LONGEST_INTERVAL: Final = 60.0
 """Most seconds between heartbeats that we accept from a coordinator: four times ``group.share.max.heartbeat.interval.ms``."""
+SAY_AFTER: Final = 3.0
+"""Seconds that a member waits for partitions before it says so."""
 _HEARTBEATS: Final = "heartbeats"
+_ASSIGNMENT: Final = "the assignment"
 
 
 class ShareMemberState(Enum):
@@ -116,6 +119,8 @@ class _Talk:
     due_at: float = 0.0
     waits_since: float = -inf
     """Since when the member has waited for partitions."""
+    waits_long: bool = False
+    """That was said."""
     seen_at: float | None = None
     """When a coordinator was last known."""
     reported: KafkaError | None = None
@@ -356,11 +361,11 @@ class ShareMembership:
             self.trace(Recovered(now=now, outage=_HEARTBEATS, subject="group"))
         talk.backoff.succeeded()
         talk.gone = False
+        if self.state is _S.JOINING or talk.subscribed != topics:
+            talk.waits_since = now
         talk.subscribed = topics
         if 0 < answer.heartbeat_interval_ms <= LONGEST_INTERVAL * 1000:
             talk.interval = answer.heartbeat_interval_ms / 1000
-        if self.state is _S.JOINING:
-            talk.waits_since = now
         self.epoch = answer.member_epoch
         self._move(_I.JOINED, now)
         if answer.assignment is not None:
@@ -368,6 +373,24 @@ class ShareMembership:
             self._assign(frozenset((t.topic_id, index) for t in parts if t.topic_id is not None for index in t.partitions), now)
         # The first answer is usually empty: the share state has to be written first, and only a later heartbeat brings partitions.
         talk.due_at = next_heartbeat(sent_at, talk.interval, talk.waits_since if not self._assigned else -inf)
+        self._watch_wait(now)
+
+    def _watch_wait(self, now: float) -> None:
+        """Say that no partitions come, and that they have come. A coordinator that cannot write the share state gives no error."""
+        talk, metadata = self._talk, self.metadata
+        if self._assigned:
+            if talk.waits_long:
+                talk.waits_long = False
+                self.trace(Recovered(now=now, outage=_ASSIGNMENT, subject="group"))
+        elif now >= talk.waits_since + SAY_AFTER and not self._topics.isdisjoint(metadata.names.values()):
+            talk.waits_long = True
+            text = (
+                "the coordinator counts us in as a member, but assigns no partitions; reads wait for them. Perhaps the brokers"
+                " cannot create or write their topic __share_group_state, which they say only in their own log:"
+                " share.coordinator.state.topic.replication.factor is 3 unless it was configured otherwise, and the brokers known"
+                f" here are {len(metadata.cluster.nodes)}"
+            )
+            self.trace(Fault(now=now, text=text, subject="group", outage=_ASSIGNMENT))
 
     def _failed(self, error: KafkaError, node_id: int, now: float) -> None:
         talk, verdict = self._talk, judge(error)

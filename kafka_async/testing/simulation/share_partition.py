@@ -53,6 +53,8 @@ class Limits(NamedTuple):
     locks: int = 2000
     committed: bool = False
     """Records of aborted transactions are not delivered."""
+    renews: bool = True
+    """Locks may be renewed (KIP-1240)."""
 
 
 class WantedRecords(NamedTuple):
@@ -203,6 +205,8 @@ class SharePartition:
                 return INVALID_REQUEST
             if any(not GAP <= kind <= (RENEW if renewals else REJECT) for kind in types):
                 return INVALID_REQUEST
+            if RENEW in types and not limits.renews:
+                return INVALID_RECORD_STATE
             last = batch.last_offset
             kinds = types * len(offsets) if len(types) == 1 else types
             results |= {offset: kind for offset, kind in zip(offsets, kinds, strict=True) if offset >= self.start}

@@ -34,7 +34,7 @@ from . import dead_letters
 from .groups.assignor import Part, by_topic
 from .groups.consumer import Refused
 from .groups.share import ShareGroup, ShareMember
-from .kafka_settings import duration
+from .kafka_settings import duration, is_true
 from .log import PartitionLog
 from .share_partition import Limits, SharePartition, WantedRecords
 from .waking import Answering
@@ -88,6 +88,7 @@ class Shares:
             deliveries=int(self.setting(group, "share.delivery.count.limit")),
             locks=int(self.setting(group, "share.partition.max.record.locks")),
             committed=self.setting(group, "share.isolation.level") == "read_committed",
+            renews=is_true(self.setting(group, "share.renew.acknowledge.enable")),
         )
 
     # --- membership ------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import anyio
 from kafka_async.application.share.consumer import ShareConsumer
 from kafka_async.model import ConsumerState
 from kafka_async.testing import Cluster
-from kafka_async.trace import Notice, TraceEvent
+from kafka_async.trace import Fault, Notice, TraceEvent
 from kafka_async.wire.messages import Api, ShareAssignment, ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from tests.testing.test_clusters import Run, on_both
 
@@ -42,10 +42,10 @@ def test_probes_follow_the_life_of_a_share_consumer(run: Run) -> None:
 
 @on_both
 def test_a_member_that_gets_no_assignment_says_that_it_waits_and_what_for(run: Run) -> None:
-    said: list[Notice] = []
+    said: list[Notice | Fault] = []
 
     def take_notice(event: TraceEvent) -> None:
-        if isinstance(event, Notice):
+        if isinstance(event, Notice) or (isinstance(event, Fault) and event.subject == "group"):
             said.append(event)
 
     def nothing_to_read(_: int, request: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse:
@@ -63,7 +63,10 @@ def test_a_member_that_gets_no_assignment_says_that_it_waits_and_what_for(run: R
         consumer: ShareConsumer[Any, Any] = ShareConsumer("jobs", group_id="workers", trace=take_notice, **options)
         async with consumer:
             assert (consumer.ready, consumer.alive) == (False, True)
+            assert said[-1].text == "started without an assignment; reads go on waiting for one"
+        began = said[0].now
+        first = next(event for event in said if isinstance(event, Fault))
+        assert first.now < began + 6
+        assert "share.coordinator.state.topic.replication.factor" in first.text
 
     run(main)
-    assert said[-1].text.startswith("started without an assignment; reads go on waiting for one")
-    assert "share.coordinator.state.topic.replication.factor" in said[-1].text

@@ -95,6 +95,33 @@ def test_what_the_broker_refuses_is_found_and_everything_else_counts(offsets: se
     assert world.settled.keys() == offsets
 
 
+@given(st.sets(st.integers(0, 60), min_size=1), st.sets(st.integers(1, 59)))
+def test_what_is_refused_of_renewals_is_found_and_the_others_are_renewed(offsets: set[int], bad: set[int]) -> None:
+    world = World()
+    world.add(0, *offsets, 60, kind=RENEW)
+    for _ in range(500):
+        for portion in world.take(renewal=True):
+            error = InvalidRecordStateError() if portion.entries.keys() & bad else None
+            world.all.answered(portion, error, 1.0)
+    assert not world.all
+    assert {offset for offset, error in world.settled.items() if error is None} == (offsets | {0, 60}) - bad
+    assert world.settled.keys() == offsets | {0, 60}
+
+
+def test_a_group_that_allows_no_renewals_is_not_asked_about_each_record() -> None:
+    world = World()
+    world.add(*range(500), kind=RENEW)
+    world.add(1000, kind=RENEW, partition=OTHER)
+    requests = 0
+    while portions := world.take(renewal=True):
+        requests += 1
+        for portion in portions:
+            world.all.answered(portion, InvalidRecordStateError("not enabled"), 1.0)
+    assert requests == 3
+    assert not world.all
+    assert len(world.settled) == 501
+
+
 def test_records_past_their_own_lock_are_distinguished_at_once() -> None:
     world = World()
     world.add(1, ends=0.5)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafka_async.background.share.share_membership import SHOWN, TRANSITIONS, ShareMemberInput, ShareMemberState
+from kafka_async.background.share.share_membership import SAY_AFTER, SHOWN, TRANSITIONS, ShareMemberInput, ShareMemberState
 from kafka_async.errors import (
     CoordinatorLoadInProgressError,
     FencedMemberEpochError,
@@ -72,6 +72,49 @@ def test_partitions_that_are_waited_for_are_asked_for_more_often() -> None:
     assert world.background.fetch.partitions == {TP}
     world.poll(5.9)
     assert world.waiting(ShareGroupHeartbeatRequest) == []
+
+
+def beats_without_partitions(world: World, start: float, end: float) -> list[float]:
+    """Answer heartbeats with nothing to read; return when that was called a fault."""
+    now, before = start, len(world.seen)
+    while now < end:
+        world.poll(now)
+        if world.waiting(ShareGroupHeartbeatRequest):
+            world.answer(ShareGroupHeartbeatRequest, taken_in(), now)
+        now += 0.25
+    return [event.now for event in world.seen[before:] if isinstance(event, Fault) and event.outage == "the assignment"]
+
+
+def test_a_member_that_waits_long_for_its_first_partitions_says_so_until_they_come() -> None:
+    world = World()
+    world.coordinated()
+    assert beats_without_partitions(world, 0.0, SAY_AFTER) == []
+    said = beats_without_partitions(world, SAY_AFTER, 20.0)
+    assert SAY_AFTER <= said[0] < SAY_AFTER + 5
+    (text,) = {event.text for event in world.seen if isinstance(event, Fault)}
+    assert "assigns no partitions" in text
+    assert "share.coordinator.state.topic.replication.factor is 3" in text
+    assert text.endswith("the brokers known here are 3")
+    world.poll(30.0)
+    world.answer(ShareGroupHeartbeatRequest, taken_in(0), 30.0)
+    assert recovered(world) == [("the assignment", 30.0)]
+
+
+def test_a_member_that_gets_no_partitions_of_its_next_subscription_says_so() -> None:
+    world = World()
+    world.joined(0)
+    world.poll(100.0)
+    world.answer(ShareGroupHeartbeatRequest, taken_in(0, changed=False), 100.0)
+    world.handler.add(SubscribeTopics(topics=frozenset(("t", "u")), subscription=2))
+    assert beats_without_partitions(world, 101.0, 101.0 + SAY_AFTER) == []
+    assert beats_without_partitions(world, 101.0 + SAY_AFTER, 110.0)
+
+
+def test_a_member_whose_topics_do_not_exist_does_not_look_for_another_cause() -> None:
+    world = World()
+    world.coordinated()
+    world.handler.add(SubscribeTopics(topics=frozenset(("u",)), subscription=2))
+    assert beats_without_partitions(world, 0.0, 20.0) == []
 
 
 @pytest.mark.parametrize("error", [FencedMemberEpochError, UnknownMemberIdError, GroupIdNotFound])
