@@ -767,6 +767,9 @@ class Handling:
         for item, result in zip(unit.items, results, strict=True):
             outcome = result.outcome if isinstance(result, Redelivered) else "dead letter"
             self._report(slot, [item], unit.attempt, error, outcome, final=outcome == "dead letter")
+        if isinstance(unit, Pack) and any(again) and not all(again):
+            written = [item for item, redelivered in zip(unit.items, again, strict=True) if redelivered]
+            self._gave_up(self.queue.split(unit, written), Fate.DONE, error)
         self._gave_up(unit, Fate.DONE if all(again) else Fate.REFUSED, error)
 
     async def _react(self, unit: Unit, reaction: Callable[..., Any], record: Record, error: BaseException) -> Any:
