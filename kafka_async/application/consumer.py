@@ -358,7 +358,7 @@ class KafkaConsumer(Generic[K, V]):
           count, and if twice as many threads as ``concurrency`` are at work, no handler starts until one ends.
         - ``stalled_after_ms`` (60_000): if a record is not done after this time, a warning is logged and ``state`` says so.
         - ``drain_timeout_ms`` (30_000): how long running handlers may go on when their partition is revoked, or at the end. Then
-          they are cancelled.
+          they are cancelled, and their records come again, even if they raise another error.
         - ``max_held_bytes`` (67_108_864): how many bytes of keys and values may be received and not done (as records, ten for each
           handler, or twice ``batch``). What was fetched ahead (``fetch_buffer_bytes``) may come on top when records grow. If it is
           less than what ``concurrency`` handlers work on, fewer run.
