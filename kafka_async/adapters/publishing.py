@@ -3,6 +3,7 @@
 The caller starts and closes the producer. A record counts as done once the cluster has it.
 """
 
+import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -128,7 +129,26 @@ def _sender(producer: Any, kind: str) -> Send:
 
 
 async def _send_with_aiokafka(producer: Any, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> None:
-    await producer.send_and_wait(topic, value=value, key=key, headers=headers)
+    if key is None and value is None and hasattr(producer, "create_batch"):  # a program's own object may have none
+        await (await send_empty(producer, topic, headers))
+    else:
+        await producer.send_and_wait(topic, value=value, key=key, headers=headers)
+
+
+async def send_empty(
+    producer: Any, topic: str, headers: Headers, *, partition: int | None = None, timestamp: int | None = None
+) -> Awaitable[Any]:
+    """Send a record with neither key nor value, which ``send`` of aiokafka refuses. Return what ends once the cluster has it.
+
+    ``partition``: ``None``: any. ``timestamp``: milliseconds; ``None``: now.
+    """
+    batch = producer.create_batch()
+    batch.append(timestamp=timestamp, key=None, value=None, headers=headers)
+    batch.close()
+    if partition is None:
+        partition = random.choice(tuple(await producer.partitions_for(topic)))  # noqa: S311  # no secret
+    sent: Awaitable[Any] = await producer.send_batch(batch, topic, partition=partition)
+    return sent
 
 
 @define(eq=False)

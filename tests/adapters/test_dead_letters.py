@@ -5,6 +5,7 @@
 
 import logging
 import threading
+from collections.abc import Awaitable
 from typing import Any
 
 import anyio
@@ -168,6 +169,56 @@ def test_what_is_too_large_without_its_value_too_fails_at_once() -> None:
     [(key, value, headers)] = producer.written
     assert (key, value, headers["dead-letter-value-left-out"]) == (b"k", b"", b"12")
     assert headers["dead-letter-exception"] == b"kafka_async.Reject"
+
+
+class _Batch:
+    """Takes records of any kind, as aiokafka's batches do."""
+
+    def __init__(self) -> None:
+        self.records: list[Any] = []
+        self.closed = False
+
+    def append(self, *, timestamp: int | None, key: bytes | None, value: bytes | None, headers: Any) -> None:
+        self.records.append((key, value, dict(headers)))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class _Particular:
+    """Does not take a record with neither key nor value, unless in a batch, as aiokafka's producer."""
+
+    def __init__(self) -> None:
+        self.written: list[Any] = []
+
+    async def send_and_wait(self, topic: str, *, value: bytes | None, key: bytes | None, headers: Any) -> None:
+        assert not (value is None and key is None), "Need at least one: key or value"
+
+    def create_batch(self) -> _Batch:
+        return _Batch()
+
+    async def partitions_for(self, topic: str) -> set[int]:
+        return {3}
+
+    async def send_batch(self, batch: _Batch, topic: str, *, partition: int) -> Awaitable[None]:
+        async def written() -> None:
+            await anyio.sleep(1)
+            assert batch.closed
+            self.written.append((topic, partition, *batch.records))
+
+        return written()
+
+
+def test_a_record_with_neither_key_nor_value_is_written_as_it_is() -> None:
+    producer = _Particular()
+
+    async def scenario() -> None:
+        await DeadLetters(producer, "orders-dead")(_record(1)._replace(key=None, value=None), ValueError("no"), 1)
+        assert anyio.current_time() == 1
+
+    run_virtual(scenario)
+    [(topic, partition, (key, value, headers))] = producer.written
+    assert (topic, partition, key, value, headers["dead-letter-offset"]) == ("orders-dead", 3, None, None, b"1")
 
 
 def test_a_producer_that_does_not_take_such_data_fails_at_once() -> None:

@@ -103,6 +103,28 @@ def _check_reasons(letter: ConsumerRecord[Any, Any], original: ConsumerRecord[An
         assert found["dead-letter-reason"] == b"no %d for us" % original.offset
 
 
+@pytest.mark.parametrize("which", PRODUCERS)
+async def test_a_record_with_neither_key_nor_value_is_written_as_it_is(kafka44: KafkaCluster, which: str) -> None:
+    source, letters = new_topic(kafka44), new_topic(kafka44, 2)
+    producer = Producer({"bootstrap.servers": kafka44.bootstrap_servers, "log_level": 0})
+    producer.produce(source, None, None, partition=0, headers=[("trace", b"1")])
+    producer.flush()
+
+    async def refuse_all(record: Record) -> None:
+        raise Reject("no")
+
+    async with (
+        producing(which, kafka44) as writer,
+        new_group(kafka44, "consumer").member(source) as consumer,
+        consumer.processing(refuse_all, on_failure=DeadLetters(writer, letters)) as run,
+    ):
+        await until(lambda: run.statistics().dead_letters == 1)
+    async with make(kafka44, letters) as reader:
+        [letter] = await read(reader, 1)
+    assert (letter.key, letter.value, letter.headers[0]) == (None, None, ("trace", b"1"))
+    assert dict(letter.headers)["dead-letter-topic"] == source.encode()
+
+
 @pytest.mark.parametrize("refused_by", ["producer", "broker"])
 @pytest.mark.parametrize("which", PRODUCERS)
 async def test_a_letter_that_is_too_large_is_written_without_its_value(
