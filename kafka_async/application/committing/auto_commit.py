@@ -225,6 +225,8 @@ class AutoCommit:
         self._settled = False
         if self.enabled:
             self.look(now)
+        elif self._last:
+            self._collect_last()
 
     @property
     def due_at(self) -> float:
@@ -296,9 +298,13 @@ class AutoCommit:
         if not self.enabled:
             return
         consumed = self.holdings.consumed(lambda cursor: partitions is None or cursor.partition in partitions)
-        if fresh := self.commits.fresh(consumed):
+        self.give_up(self.commits.fresh(consumed))
+
+    def give_up(self, offsets: Offsets) -> None:
+        """Commit these offsets of partitions that leave now, without waiting for the response."""
+        if offsets:
             deadline = self.runtime.clock() + self.config.default_api_timeout_ms / 1000
-            self._last.append(self.commits.begin(fresh, Why.GIVEN_UP, deadline))
+            self._last.append(self.commits.begin(offsets, Why.GIVEN_UP, deadline))
 
     def _collect_last(self) -> None:
         if not self._last:

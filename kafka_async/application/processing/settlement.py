@@ -90,6 +90,18 @@ class CommitSettlement:
     async def settle(self) -> None:
         """Commit what is done."""
         await self.progress.commit(self.progress.to_commit())
+        await self.progress.source.given_up()
+
+    def give_up(self, partitions: Collection[TopicPartition]) -> None:
+        """Partitions leave now, by ``assign`` or ``unsubscribe``: commit what is done of them, and forget them.
+
+        Nobody else gets them, so handlers that run may go on, but what they do does not count.
+        """
+        work, source = self.progress.work, self.progress.source
+        self._leave(partitions)
+        source.give_up(work.to_commit(source.positions(), [tp for tp in partitions if tp in work.parts]))
+        work.forget(partitions)
+        self.run.change()
 
     async def finish(self) -> None:
         """Commit what is done for the last time."""
