@@ -7,6 +7,7 @@ import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from math import inf
 from sys import modules
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ import anyio
 from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
 
-from ..errors import KafkaError, for_code
+from ..errors import KafkaError, KafkaTimeoutError, for_code
 from ..model import ConsumerRecord
 from ..trace import Fault, LoggingListener, Recovered
 from ..values import define, field
@@ -28,6 +29,8 @@ Write = Callable[[bytes | None, bytes | None, Headers], Awaitable[None]]
 
 BETWEEN: Final = 1.0
 """Seconds between two tries."""
+SILENCE: Final = 10.0
+"""Seconds after which the log says that a write is not acknowledged."""
 POLL: Final = 0.1
 """Seconds for which a thread waits for librdkafka's delivery reports at a time."""
 _TOO_LARGE: Final = (10, 18)
@@ -37,9 +40,11 @@ _TOO_LARGE: Final = (10, 18)
 class Publisher:
     """Writes records of one kind, such as dead letters.
 
-    ``patience_ms``: for how long a write that fails is tried again, each with the producer's own timeout; then its error is raised.
-    A producer that does not take such data fails at once, and so does a record that is too large. While writes to a topic fail, the
-    log has one WARNING, and an INFO when they succeed again. Raises ``TypeError`` and ``ValueError`` for bad arguments.
+    ``patience_ms``: for how long a write that fails is tried again; then its error is raised, or ``KafkaTimeoutError`` if the
+    producer has not given up by then, as an idempotent one of aiokafka never does. 0: one try, for as long as the producer tries.
+    A producer that does not take such data fails at once, and so does a record that is too large. While writes to a topic fail, or
+    one is not acknowledged for ``SILENCE``, the log has one WARNING, and an INFO when they succeed again. Raises ``TypeError`` and
+    ``ValueError`` for bad arguments.
     """
 
     def __init__(self, producer: Any, kind: str, *, group: str | None, patience_ms: float) -> None:
@@ -77,7 +82,7 @@ class Publisher:
         until = anyio.current_time() + self._patience
         while True:
             try:
-                await self._send(topic, key, value, headers)
+                await self._send_until(until, write, topic, key, value, headers)
             except (TypeError, ValueError):  # the producer does not take such data, now or later
                 raise
             except Exception as error:  # of either library: whether a later try is in vain is not known here
@@ -90,6 +95,27 @@ class Publisher:
                 await anyio.sleep(BETWEEN)
             else:
                 return
+
+    async def _send_until(self, until: float, write: object, topic: str, *data: Any) -> None:
+        """Send once, and wait for it until patience is over: producers may try for ever, and a second try would be another copy."""
+        outcome: Exception | None = KafkaTimeoutError(f"the {self._kind} to {topic} was not acknowledged in time")
+        with anyio.move_on_after(until - anyio.current_time() if self._patience else inf):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._say_if_silent, write, topic)
+                try:
+                    await self._send(topic, *data)
+                    outcome = None
+                except Exception as error:  # the task group would raise a group
+                    outcome = error
+                tasks.cancel_scope.cancel()
+        if outcome is not None:
+            raise outcome
+
+    async def _say_if_silent(self, write: object, topic: str) -> None:
+        await anyio.sleep(SILENCE)
+        self._failing[write] = topic
+        text = f"a {self._kind} to {topic} has not been acknowledged for {SILENCE:g} s; waiting"
+        self._log(Fault(now=anyio.current_time(), text=text, outage=self._outage(topic)))
 
     def _outage(self, topic: str) -> str:
         return f"{self._kind}s to {topic}"

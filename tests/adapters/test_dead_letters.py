@@ -15,6 +15,8 @@ import pytest
 
 from kafka_async import ConsumerRecord, Reject
 from kafka_async.adapters.dead_letters import DeadLetters
+from kafka_async.errors import KafkaTimeoutError
+from tests.testing.test_clusters import Run, on_both
 from tests.virtual import run_virtual
 
 
@@ -87,6 +89,49 @@ def test_an_outage_in_which_every_write_was_cancelled_ends_with_the_next_write(c
 
     run_virtual(twice)
     assert [level for level, _ in _lines(caplog)] == ["WARNING", "INFO", "WARNING", "INFO"]
+
+
+class _Persistent:
+    """Tries for as long as it takes, and never says that it fails, as an idempotent producer of aiokafka."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.sends = seconds, 0
+
+    async def send_and_wait(self, topic: str, *, value: bytes, key: bytes, headers: Any) -> None:
+        self.sends += 1
+        await anyio.sleep(self.seconds)
+
+
+@on_both
+def test_a_write_that_is_not_acknowledged_is_one_warning_and_no_other_write(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    producer = _Persistent(60.0)
+
+    async def scenario() -> None:
+        began = anyio.current_time()
+        await DeadLetters(producer, "orders-dead")(_record(1), ValueError("no"), 1)
+        assert anyio.current_time() - began == pytest.approx(60)
+
+    run(scenario)
+    assert producer.sends == 1
+    assert [level for level, _ in _lines(caplog)] == ["WARNING", "INFO"]
+    assert "a dead letter to orders-dead has not been acknowledged for 10 s; waiting" in caplog.text
+
+
+@on_both
+def test_a_producer_that_never_gives_up_is_waited_for_as_long_as_patience_says(run: Run) -> None:
+    async def scenario() -> None:
+        producer = _Persistent(100_000.0)
+        began = anyio.current_time()
+        with pytest.raises(KafkaTimeoutError, match="dead letter to orders-dead was not acknowledged in time"):
+            await DeadLetters(producer, "orders-dead")(_record(1), ValueError("no"), 1)
+        assert anyio.current_time() - began == pytest.approx(120)
+        with anyio.move_on_after(1_000) as scope:
+            await DeadLetters(producer, "orders-dead", patience_ms=0)(_record(1), ValueError("no"), 1)
+        assert scope.cancelled_caught, "one try, and the producer says when it is over"
+        assert producer.sends == 2
+
+    run(scenario)
 
 
 class _Librdkafka:
