@@ -248,6 +248,13 @@ class Source:
         found = inbox.cluster.topics.get(topic)
         return found is None or not found.partitions
 
+    async def gone(self, topics: Collection[str]) -> Collection[str]:
+        """Return which topics do not exist any more, as the cluster says when it is asked again: a single broker may lag behind."""
+        try:
+            return await self.parts.calls.missing(frozenset(topics))
+        except (KafkaError, ConsumerStoppedError):
+            return ()
+
     def _topic_id(self, partition: TopicPartition) -> UUID | None:
         """Return the id of the topic that the last records of a partition belong to."""
         cursor = self.parts.unread.partitions.get(partition)

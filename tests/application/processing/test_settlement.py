@@ -345,6 +345,22 @@ async def test_nobody_waits_for_the_handlers_of_a_topic_that_was_deleted(how: tu
 
 
 @virtual
+async def test_one_answer_that_a_topic_is_unknown_has_nothing_handled_twice() -> None:
+    some = world()
+    some.produce(40, keys=40)
+    some.seconds = lambda record: 3.0
+    options = {"group_protocol": "classic", "metadata_max_age_ms": 1_000, "auto_commit_interval_ms": 100_000}
+    async with processed(some, concurrency=4, consumer=options):
+        await until(lambda: len(some.started) == 8)
+        asked = len(some.cluster.asked(Api.METADATA))
+        some.cluster.control(Api.METADATA, lambda broker, request: UnknownTopicOrPartitionError.errno)
+        await until(lambda: len(some.cluster.asked(Api.METADATA)) > asked)
+        await until(lambda: len(some.done) >= 40)
+        assert len(some.cluster.asked(Api.JOIN_GROUP)) > 1, "the group rebalanced because of it"
+    assert sorted(some.offsets(some.started)) == list(range(40))
+
+
+@virtual
 @pytest.mark.parametrize("subscribed", [True, False])
 async def test_a_commit_of_a_topic_that_was_deleted_holds_up_no_other_topic(subscribed: bool) -> None:
     some = world()
