@@ -4,6 +4,7 @@ The caller starts and closes the producer. A record counts as done once the clus
 """
 
 import random
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -51,6 +52,7 @@ class Publisher:
         if isinstance(patience_ms, bool) or not isinstance(patience_ms, (int, float)) or not patience_ms >= 0:
             raise ValueError(f"patience_ms={patience_ms!r}: expected milliseconds, 0 or more")
         self._send = _sender(producer, kind)
+        self._send_apart = _Apart(self._send)
         self._kind = kind
         self._patience = patience_ms / 1000
         self._log = LoggingListener(group_id=group)
@@ -79,7 +81,7 @@ class Publisher:
         self._log(Fault(now=anyio.current_time(), text=text, error=error))
 
     async def _write(self, write: object, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> None:
-        until = anyio.current_time() + self._patience
+        until, before = anyio.current_time() + self._patience, None
         while True:
             try:
                 await self._send_until(until, write, topic, key, value, headers)
@@ -87,8 +89,11 @@ class Publisher:
                 raise
             except Exception as error:  # of either library: whether a later try is in vain is not known here
                 now = anyio.current_time()
-                if now + BETWEEN > until or is_too_large(error):
+                if now + BETWEEN >= until or is_too_large(error):
+                    if before is not None and isinstance(error, KafkaTimeoutError):
+                        raise error from before
                     raise
+                before = error
                 self._failing[write] = topic
                 text = f"a {self._kind} cannot be written to {topic}; trying again"
                 self._log(Fault(now=now, text=text, error=error, outage=self._outage(topic)))
@@ -103,7 +108,7 @@ class Publisher:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._say_if_silent, write, topic)
                 try:
-                    await self._send(topic, *data)
+                    await self._send_apart(topic, *data)
                     outcome = None
                 except Exception as error:  # the task group would raise a group
                     outcome = error
@@ -119,6 +124,61 @@ class Publisher:
 
     def _outage(self, topic: str) -> str:
         return f"{self._kind}s to {topic}"
+
+
+@define(eq=False)
+class _Sends:
+    """What is on its way to one topic, on one event loop."""
+
+    under_way: dict[object, bool] = field(factory=dict)
+    """Whether others were on their way at the same time."""
+    alone: anyio.Lock = field(factory=anyio.Lock)
+    """Held by who waits for the others to end, and sends alone then. Nobody begins meanwhile."""
+    ended: anyio.Event = field(factory=anyio.Event)
+    """Set when the next one has ended."""
+
+    def begin(self, send: object) -> None:
+        self.under_way[send] = False
+        if len(self.under_way) > 1:
+            self.under_way = dict.fromkeys(self.under_way, True)
+
+    def end(self, send: object) -> None:
+        del self.under_way[send]
+        ended, self.ended = self.ended, anyio.Event()
+        ended.set()
+
+
+class _Apart:
+    """Sends; a record that was too large together with others, once more alone.
+
+    Brokers compare the size of a batch, and refuse all records of one that is too large. The libraries do not split it.
+    """
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._topics = RunVar[defaultdict[str, _Sends]]("kafka_async sends")
+
+    async def __call__(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> None:
+        topics = self._topics.get(None)
+        if topics is None:
+            topics = defaultdict(_Sends)
+            self._topics.set(topics)
+        sends, send = topics[topic], object()
+        async with sends.alone:
+            sends.begin(send)
+        try:
+            await self._send(topic, key, value, headers)
+        except Exception as error:
+            if not (is_too_large(error) and sends.under_way[send]):
+                raise
+        else:
+            return
+        finally:
+            sends.end(send)
+        async with sends.alone:
+            while sends.under_way:
+                await sends.ended.wait()
+            await self._send(topic, key, value, headers)
 
 
 def check_bytes(record: Record) -> None:

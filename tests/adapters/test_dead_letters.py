@@ -123,15 +123,33 @@ def test_a_producer_that_never_gives_up_is_waited_for_as_long_as_patience_says(r
     async def scenario() -> None:
         producer = _Persistent(100_000.0)
         began = anyio.current_time()
-        with pytest.raises(KafkaTimeoutError, match="dead letter to orders-dead was not acknowledged in time"):
+        with pytest.raises(KafkaTimeoutError, match="dead letter to orders-dead was not acknowledged in time") as caught:
             await DeadLetters(producer, "orders-dead")(_record(1), ValueError("no"), 1)
         assert anyio.current_time() - began == pytest.approx(120)
+        assert caught.value.__cause__ is None
         with anyio.move_on_after(1_000) as scope:
             await DeadLetters(producer, "orders-dead", patience_ms=0)(_record(1), ValueError("no"), 1)
         assert scope.cancelled_caught, "one try, and the producer says when it is over"
         assert producer.sends == 2
 
     run(scenario)
+
+
+def test_the_cause_of_a_timeout_is_the_last_failure() -> None:
+    class Failing(_Persistent):
+        async def send_and_wait(self, topic: str, *, value: bytes, key: bytes, headers: Any) -> None:
+            await super().send_and_wait(topic, value=value, key=key, headers=headers)
+            raise ConnectionError("nobody answers")
+
+    async def scenario() -> None:
+        producer = Failing(50.0)
+        with pytest.raises(KafkaTimeoutError) as caught:
+            await DeadLetters(producer, "orders-dead")(_record(1), ValueError("no"), 1)
+        assert anyio.current_time() == pytest.approx(120)
+        assert isinstance(caught.value.__cause__, ConnectionError)
+        assert producer.sends == 3
+
+    run_virtual(scenario)
 
 
 class _Librdkafka:
@@ -197,6 +215,42 @@ class _Limited:
         if len(key) + len(value) > self.most:
             raise self.TooLargeError
         self.written.append((key, value, dict(headers)))
+
+
+class _Batching:
+    """Sends what comes within a moment together; a batch that is too large is refused as a whole, as brokers do."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.batch: list[int] = []
+        self.written: list[Any] = []
+
+    async def send_and_wait(self, topic: str, *, value: bytes, key: bytes, headers: Any) -> None:
+        batch = self.batch
+        batch.append(len(key) + len(value))
+        await anyio.sleep(0.1)
+        if batch is self.batch:
+            self.batch = []
+        await anyio.sleep(0.1)
+        if sum(batch) > self.most:
+            raise _Limited.TooLargeError
+        self.written.append((key, value, dict(headers)))
+
+
+@on_both
+def test_a_letter_that_was_too_large_together_with_others_is_written_as_it_is(run: Run) -> None:
+    producer = _Batching(20)
+
+    async def scenario() -> None:
+        write = DeadLetters(producer, "orders-dead")
+        async with anyio.create_task_group() as tasks:
+            for offset in range(10):
+                record = _record(offset, b"%d" % offset)._replace(value=b"x" * (100 if offset == 5 else 10))
+                tasks.start_soon(write, record, ValueError("no"), 1)
+
+    run(scenario)
+    written = {key: (len(value), headers.get("dead-letter-value-left-out")) for key, value, headers in producer.written}
+    assert written == {b"%d" % offset: (0, b"100") if offset == 5 else (10, None) for offset in range(10)}
 
 
 def test_what_is_too_large_without_its_value_too_fails_at_once() -> None:
