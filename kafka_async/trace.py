@@ -18,6 +18,8 @@ LONGEST: Final = 2000
 
 STOP: Final = "stop"
 """Outcome of the record that ends ``process``."""
+COMES_AGAIN: Final = "comes again"
+"""Outcome of a record whose handler was cancelled and raised another error, or that is not ours any more."""
 
 MEMBERSHIP: Final = "membership"
 """Subject of the changes that either group protocol reports."""
@@ -167,7 +169,7 @@ class RecordFailed:
     error: BaseException
     outcome: str
     """``"tried again in 0.5 s"``, ``"tried again in 60 s through TOPIC"``, ``"released"``, ``"skipped"``,
-    ``"dead letter"`` or ``STOP``.
+    ``"dead letter"``, ``COMES_AGAIN`` or ``STOP``.
     """
     final: bool
     """The record counts as done, though no handler returned for it."""

@@ -3,9 +3,12 @@
 The caller starts and closes the producer. A record counts as done once the cluster has it.
 """
 
+import random
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from math import inf
 from sys import modules
 from typing import Any, Final
 
@@ -13,7 +16,7 @@ import anyio
 from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
 
-from ..errors import KafkaError, for_code
+from ..errors import KafkaError, KafkaTimeoutError, for_code
 from ..model import ConsumerRecord
 from ..trace import Fault, LoggingListener, Recovered
 from ..values import define, field
@@ -27,6 +30,8 @@ Write = Callable[[bytes | None, bytes | None, Headers], Awaitable[None]]
 
 BETWEEN: Final = 1.0
 """Seconds between two tries."""
+SILENCE: Final = 10.0
+"""Seconds after which the log says that a write is not acknowledged."""
 POLL: Final = 0.1
 """Seconds for which a thread waits for librdkafka's delivery reports at a time."""
 _TOO_LARGE: Final = (10, 18)
@@ -36,15 +41,18 @@ _TOO_LARGE: Final = (10, 18)
 class Publisher:
     """Writes records of one kind, such as dead letters.
 
-    ``patience_ms``: for how long a write that fails is tried again, each with the producer's own timeout; then its error is raised.
-    A producer that does not take such data fails at once, and so does a record that is too large. While writes to a topic fail, the
-    log has one WARNING, and an INFO when they succeed again. Raises ``TypeError`` and ``ValueError`` for bad arguments.
+    ``patience_ms``: for how long a write that fails is tried again; then its error is raised, or ``KafkaTimeoutError`` if the
+    producer has not given up by then, as an idempotent one of aiokafka never does. 0: one try, for as long as the producer tries.
+    A producer that does not take such data fails at once, and so does a record that is too large. While writes to a topic fail, or
+    one is not acknowledged for ``SILENCE``, the log has one WARNING, and an INFO when they succeed again. Raises ``TypeError`` and
+    ``ValueError`` for bad arguments.
     """
 
     def __init__(self, producer: Any, kind: str, *, group: str | None, patience_ms: float) -> None:
         if isinstance(patience_ms, bool) or not isinstance(patience_ms, (int, float)) or not patience_ms >= 0:
             raise ValueError(f"patience_ms={patience_ms!r}: expected milliseconds, 0 or more")
         self._send = _sender(producer, kind)
+        self._send_apart = _Apart(self._send)
         self._kind = kind
         self._patience = patience_ms / 1000
         self._log = LoggingListener(group_id=group)
@@ -73,16 +81,19 @@ class Publisher:
         self._log(Fault(now=anyio.current_time(), text=text, error=error))
 
     async def _write(self, write: object, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> None:
-        until = anyio.current_time() + self._patience
+        until, before = anyio.current_time() + self._patience, None
         while True:
             try:
-                await self._send(topic, key, value, headers)
+                await self._send_until(until, write, topic, key, value, headers)
             except (TypeError, ValueError):  # the producer does not take such data, now or later
                 raise
             except Exception as error:  # of either library: whether a later try is in vain is not known here
                 now = anyio.current_time()
-                if now + BETWEEN > until or is_too_large(error):
+                if now + BETWEEN >= until or is_too_large(error):
+                    if before is not None and isinstance(error, KafkaTimeoutError):
+                        raise error from before
                     raise
+                before = error
                 self._failing[write] = topic
                 text = f"a {self._kind} cannot be written to {topic}; trying again"
                 self._log(Fault(now=now, text=text, error=error, outage=self._outage(topic)))
@@ -90,8 +101,84 @@ class Publisher:
             else:
                 return
 
+    async def _send_until(self, until: float, write: object, topic: str, *data: Any) -> None:
+        """Send once, and wait for it until patience is over: producers may try for ever, and a second try would be another copy."""
+        outcome: Exception | None = KafkaTimeoutError(f"the {self._kind} to {topic} was not acknowledged in time")
+        with anyio.move_on_after(until - anyio.current_time() if self._patience else inf):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._say_if_silent, write, topic)
+                try:
+                    await self._send_apart(topic, *data)
+                    outcome = None
+                except Exception as error:  # the task group would raise a group
+                    outcome = error
+                tasks.cancel_scope.cancel()
+        if outcome is not None:
+            raise outcome
+
+    async def _say_if_silent(self, write: object, topic: str) -> None:
+        await anyio.sleep(SILENCE)
+        self._failing[write] = topic
+        text = f"a {self._kind} to {topic} has not been acknowledged for {SILENCE:g} s; waiting"
+        self._log(Fault(now=anyio.current_time(), text=text, outage=self._outage(topic)))
+
     def _outage(self, topic: str) -> str:
         return f"{self._kind}s to {topic}"
+
+
+@define(eq=False)
+class _Sends:
+    """What is on its way to one topic, on one event loop."""
+
+    under_way: dict[object, bool] = field(factory=dict)
+    """Whether others were on their way at the same time."""
+    alone: anyio.Lock = field(factory=anyio.Lock)
+    """Held by who waits for the others to end, and sends alone then. Nobody begins meanwhile."""
+    ended: anyio.Event = field(factory=anyio.Event)
+    """Set when the next one has ended."""
+
+    def begin(self, send: object) -> None:
+        self.under_way[send] = False
+        if len(self.under_way) > 1:
+            self.under_way = dict.fromkeys(self.under_way, True)
+
+    def end(self, send: object) -> None:
+        del self.under_way[send]
+        ended, self.ended = self.ended, anyio.Event()
+        ended.set()
+
+
+class _Apart:
+    """Sends; a record that was too large together with others, once more alone.
+
+    Brokers compare the size of a batch, and refuse all records of one that is too large. The libraries do not split it.
+    """
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._topics = RunVar[defaultdict[str, _Sends]]("kafka_async sends")
+
+    async def __call__(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> None:
+        topics = self._topics.get(None)
+        if topics is None:
+            topics = defaultdict(_Sends)
+            self._topics.set(topics)
+        sends, send = topics[topic], object()
+        async with sends.alone:
+            sends.begin(send)
+        try:
+            await self._send(topic, key, value, headers)
+        except Exception as error:
+            if not (is_too_large(error) and sends.under_way[send]):
+                raise
+        else:
+            return
+        finally:
+            sends.end(send)
+        async with sends.alone:
+            while sends.under_way:
+                await sends.ended.wait()
+            await self._send(topic, key, value, headers)
 
 
 def check_bytes(record: Record) -> None:
@@ -128,7 +215,26 @@ def _sender(producer: Any, kind: str) -> Send:
 
 
 async def _send_with_aiokafka(producer: Any, topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> None:
-    await producer.send_and_wait(topic, value=value, key=key, headers=headers)
+    if key is None and value is None and hasattr(producer, "create_batch"):  # a program's own object may have none
+        await (await send_empty(producer, topic, headers))
+    else:
+        await producer.send_and_wait(topic, value=value, key=key, headers=headers)
+
+
+async def send_empty(
+    producer: Any, topic: str, headers: Headers, *, partition: int | None = None, timestamp: int | None = None
+) -> Awaitable[Any]:
+    """Send a record with neither key nor value, which ``send`` of aiokafka refuses. Return what ends once the cluster has it.
+
+    ``partition``: ``None``: any. ``timestamp``: milliseconds; ``None``: now.
+    """
+    batch = producer.create_batch()
+    batch.append(timestamp=timestamp, key=None, value=None, headers=headers)
+    batch.close()
+    if partition is None:
+        partition = random.choice(tuple(await producer.partitions_for(topic)))  # noqa: S311  # no secret
+    sent: Awaitable[Any] = await producer.send_batch(batch, topic, partition=partition)
+    return sent
 
 
 @define(eq=False)

@@ -61,7 +61,8 @@ class RetryTopics:
     and for those that another attempt does not help: ``Reject``, an error whose ``retriable`` is ``False`` such as those of records
     that cannot be deserialized, and copies that are too large. It gets the record as it was first, with its topic, partition and
     offset and without our headers. ``group``: the name in the topics, in place of the consumer's ``group_id``. ``patience_ms``: for
-    how long a write that fails is tried again; then its error stops processing, and the record is not committed.
+    how long a write that fails is tried again; then its error, or ``KafkaTimeoutError`` if the producer still tries, stops
+    processing, and the record is not committed. 0: one try, for as long as the producer tries.
 
     The topics are ``{topic}.{group}.retry.{seconds}``; ``topics("orders", "billing")`` returns them. They must exist, or
     ``process`` raises ``UnknownTopicOrPartitionError`` with their names. Subscribe to them too: ``KafkaConsumer("orders",

@@ -112,20 +112,20 @@ class BackgroundCalls(Generic[E]):
         self.inbox.looked_up.update(found.topics)
         return found
 
-    async def check_topics(self, topics: frozenset[str], use: str) -> None:
-        """Raise ``UnknownTopicOrPartitionError`` if one does not exist, also after a moment: brokers learn of new ones one by one.
-
-        ``use``: what the topics are for. None of them is created.
-        """
+    async def missing(self, topics: frozenset[str]) -> list[str]:
+        """Return which topics do not exist, also after a moment: brokers learn of new ones one by one. None is created."""
         until = self.runtime.clock() + _NEWLY_MADE
         while True:
             known = (await self.describe(topics)).topics
             missing = sorted(name for name in topics if name not in known or not known[name].partitions)
-            if not missing:
-                return
-            if self.runtime.clock() >= until:
-                raise UnknownTopicOrPartitionError(f"topics that {use} do not exist; create them first: {', '.join(missing)}")
+            if not missing or self.runtime.clock() >= until:
+                return missing
             await self.runtime.signal.wait(self.runtime.signal.ticket(), _TRY_AGAIN)
+
+    async def check_topics(self, topics: frozenset[str], use: str) -> None:
+        """Raise ``UnknownTopicOrPartitionError`` if one does not exist. ``use``: what the topics are for."""
+        if missing := await self.missing(topics):
+            raise UnknownTopicOrPartitionError(f"topics that {use} do not exist; create them first: {', '.join(missing)}")
 
     async def find_topics(self, topics: frozenset[str], deadline: float) -> None:
         """Wait for the cluster, and until each of ``topics`` exists; the broker may create it.

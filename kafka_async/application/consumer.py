@@ -358,7 +358,7 @@ class KafkaConsumer(Generic[K, V]):
           count, and if twice as many threads as ``concurrency`` are at work, no handler starts until one ends.
         - ``stalled_after_ms`` (60_000): if a record is not done after this time, a warning is logged and ``state`` says so.
         - ``drain_timeout_ms`` (30_000): how long running handlers may go on when their partition is revoked, or at the end. Then
-          they are cancelled.
+          they are cancelled, and their records come again, even if they raise another error.
         - ``max_held_bytes`` (67_108_864): how many bytes of keys and values may be received and not done (as records, ten for each
           handler, or twice ``batch``). What was fetched ahead (``fetch_buffer_bytes``) may come on top when records grow. If it is
           less than what ``concurrency`` handlers work on, fewer run.
@@ -460,7 +460,10 @@ class KafkaConsumer(Generic[K, V]):
         self._parts.unread.settle()
         if running:
             self._parts.reads.reader.auto_commit.withdraw()
-            self._parts.reads.reader.auto_commit.send_last()
+            if owned:
+                self._parts.reads.reader.auto_commit.send_last()
+            else:
+                self._parts.commits.give_up(frozenset(self._parts.unread.partitions))
         self._parts.rebalancing.end()
         number = self._parts.inbox.subscribe(leaves=True)
         error = self._parts.rebalancing.unsubscribe(number, owned=owned and running)
@@ -489,14 +492,11 @@ class KafkaConsumer(Generic[K, V]):
             raise IllegalStateError("topics were subscribed with subscribe(); call unsubscribe() first")
         self._parts.unread.settle()
         # Partitions that unsubscribe() is still giving up are assigned anew.
-        kept = [
-            tp
-            for tp in kept
-            if tp in self._parts.unread.partitions and self._parts.unread.partitions[tp].custody is not PartitionCustody.LEAVING
-        ]
-        dropped = frozenset(self._parts.unread.partitions) - frozenset(kept)
+        ours = {tp for tp, cursor in self._parts.unread.partitions.items() if cursor.custody is not PartitionCustody.LEAVING}
+        kept = [tp for tp in kept if tp in ours]
+        dropped = frozenset(ours) - frozenset(kept)
         if dropped and self._parts.guard.lifecycle.look() in (Phase.STARTING, Phase.RUNNING):
-            self._parts.reads.reader.auto_commit.send_last(dropped)
+            self._parts.commits.give_up(dropped)
         number = self._parts.inbox.subscribe(leaves=True)
         self._parts.subscribed.by_user = bool(wanted)
         self._parts.unread.keep(kept)

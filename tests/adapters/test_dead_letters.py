@@ -5,6 +5,7 @@
 
 import logging
 import threading
+from collections.abc import Awaitable
 from typing import Any
 
 import anyio
@@ -14,6 +15,8 @@ import pytest
 
 from kafka_async import ConsumerRecord, Reject
 from kafka_async.adapters.dead_letters import DeadLetters
+from kafka_async.errors import KafkaTimeoutError
+from tests.testing.test_clusters import Run, on_both
 from tests.virtual import run_virtual
 
 
@@ -88,6 +91,67 @@ def test_an_outage_in_which_every_write_was_cancelled_ends_with_the_next_write(c
     assert [level for level, _ in _lines(caplog)] == ["WARNING", "INFO", "WARNING", "INFO"]
 
 
+class _Persistent:
+    """Tries for as long as it takes, and never says that it fails, as an idempotent producer of aiokafka."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.sends = seconds, 0
+
+    async def send_and_wait(self, topic: str, *, value: bytes, key: bytes, headers: Any) -> None:
+        self.sends += 1
+        await anyio.sleep(self.seconds)
+
+
+@on_both
+def test_a_write_that_is_not_acknowledged_is_one_warning_and_no_other_write(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    producer = _Persistent(60.0)
+
+    async def scenario() -> None:
+        began = anyio.current_time()
+        await DeadLetters(producer, "orders-dead")(_record(1), ValueError("no"), 1)
+        assert anyio.current_time() - began == pytest.approx(60)
+
+    run(scenario)
+    assert producer.sends == 1
+    assert [level for level, _ in _lines(caplog)] == ["WARNING", "INFO"]
+    assert "a dead letter to orders-dead has not been acknowledged for 10 s; waiting" in caplog.text
+
+
+@on_both
+def test_a_producer_that_never_gives_up_is_waited_for_as_long_as_patience_says(run: Run) -> None:
+    async def scenario() -> None:
+        producer = _Persistent(100_000.0)
+        began = anyio.current_time()
+        with pytest.raises(KafkaTimeoutError, match="dead letter to orders-dead was not acknowledged in time") as caught:
+            await DeadLetters(producer, "orders-dead")(_record(1), ValueError("no"), 1)
+        assert anyio.current_time() - began == pytest.approx(120)
+        assert caught.value.__cause__ is None
+        with anyio.move_on_after(1_000) as scope:
+            await DeadLetters(producer, "orders-dead", patience_ms=0)(_record(1), ValueError("no"), 1)
+        assert scope.cancelled_caught, "one try, and the producer says when it is over"
+        assert producer.sends == 2
+
+    run(scenario)
+
+
+def test_the_cause_of_a_timeout_is_the_last_failure() -> None:
+    class Failing(_Persistent):
+        async def send_and_wait(self, topic: str, *, value: bytes, key: bytes, headers: Any) -> None:
+            await super().send_and_wait(topic, value=value, key=key, headers=headers)
+            raise ConnectionError("nobody answers")
+
+    async def scenario() -> None:
+        producer = Failing(50.0)
+        with pytest.raises(KafkaTimeoutError) as caught:
+            await DeadLetters(producer, "orders-dead")(_record(1), ValueError("no"), 1)
+        assert anyio.current_time() == pytest.approx(120)
+        assert isinstance(caught.value.__cause__, ConnectionError)
+        assert producer.sends == 3
+
+    run_virtual(scenario)
+
+
 class _Librdkafka:
     """Takes records, and delivers them once it is told to; reports come to whoever polls."""
 
@@ -153,6 +217,42 @@ class _Limited:
         self.written.append((key, value, dict(headers)))
 
 
+class _Batching:
+    """Sends what comes within a moment together; a batch that is too large is refused as a whole, as brokers do."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.batch: list[int] = []
+        self.written: list[Any] = []
+
+    async def send_and_wait(self, topic: str, *, value: bytes, key: bytes, headers: Any) -> None:
+        batch = self.batch
+        batch.append(len(key) + len(value))
+        await anyio.sleep(0.1)
+        if batch is self.batch:
+            self.batch = []
+        await anyio.sleep(0.1)
+        if sum(batch) > self.most:
+            raise _Limited.TooLargeError
+        self.written.append((key, value, dict(headers)))
+
+
+@on_both
+def test_a_letter_that_was_too_large_together_with_others_is_written_as_it_is(run: Run) -> None:
+    producer = _Batching(20)
+
+    async def scenario() -> None:
+        write = DeadLetters(producer, "orders-dead")
+        async with anyio.create_task_group() as tasks:
+            for offset in range(10):
+                record = _record(offset, b"%d" % offset)._replace(value=b"x" * (100 if offset == 5 else 10))
+                tasks.start_soon(write, record, ValueError("no"), 1)
+
+    run(scenario)
+    written = {key: (len(value), headers.get("dead-letter-value-left-out")) for key, value, headers in producer.written}
+    assert written == {b"%d" % offset: (0, b"100") if offset == 5 else (10, None) for offset in range(10)}
+
+
 def test_what_is_too_large_without_its_value_too_fails_at_once() -> None:
     producer = _Limited(5)
 
@@ -168,6 +268,56 @@ def test_what_is_too_large_without_its_value_too_fails_at_once() -> None:
     [(key, value, headers)] = producer.written
     assert (key, value, headers["dead-letter-value-left-out"]) == (b"k", b"", b"12")
     assert headers["dead-letter-exception"] == b"kafka_async.Reject"
+
+
+class _Batch:
+    """Takes records of any kind, as aiokafka's batches do."""
+
+    def __init__(self) -> None:
+        self.records: list[Any] = []
+        self.closed = False
+
+    def append(self, *, timestamp: int | None, key: bytes | None, value: bytes | None, headers: Any) -> None:
+        self.records.append((key, value, dict(headers)))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class _Particular:
+    """Does not take a record with neither key nor value, unless in a batch, as aiokafka's producer."""
+
+    def __init__(self) -> None:
+        self.written: list[Any] = []
+
+    async def send_and_wait(self, topic: str, *, value: bytes | None, key: bytes | None, headers: Any) -> None:
+        assert not (value is None and key is None), "Need at least one: key or value"
+
+    def create_batch(self) -> _Batch:
+        return _Batch()
+
+    async def partitions_for(self, topic: str) -> set[int]:
+        return {3}
+
+    async def send_batch(self, batch: _Batch, topic: str, *, partition: int) -> Awaitable[None]:
+        async def written() -> None:
+            await anyio.sleep(1)
+            assert batch.closed
+            self.written.append((topic, partition, *batch.records))
+
+        return written()
+
+
+def test_a_record_with_neither_key_nor_value_is_written_as_it_is() -> None:
+    producer = _Particular()
+
+    async def scenario() -> None:
+        await DeadLetters(producer, "orders-dead")(_record(1)._replace(key=None, value=None), ValueError("no"), 1)
+        assert anyio.current_time() == 1
+
+    run_virtual(scenario)
+    [(topic, partition, (key, value, headers))] = producer.written
+    assert (topic, partition, key, value, headers["dead-letter-offset"]) == ("orders-dead", 3, None, None, b"1")
 
 
 def test_a_producer_that_does_not_take_such_data_fails_at_once() -> None:

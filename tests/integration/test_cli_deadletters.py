@@ -263,14 +263,17 @@ async def test_both_producers_write_with_the_consumers_options(kafka_secure: Sec
     records = [
         Outgoing(topic=topic, partition=2, key=b"k", value=b"%d" % number, headers=HEADERS, timestamp=None) for number in range(3)
     ]
+    empty = Outgoing(topic=topic, partition=2, key=None, value=None, headers=HEADERS, timestamp=1_700_000_000_000)
     large = Outgoing(topic=topic, partition=2, key=b"k", value=b"x" * 5_000_000, headers=[], timestamp=None)
 
     async with open_producer(library, options) as write:
-        outcomes = await write([*records, large])
+        outcomes = await write([*records, empty, large])
 
-    assert outcomes[:3] == [None] * 3
-    assert "large" in str(outcomes[3]).lower() or "MessageSizeTooLarge" in repr(outcomes[3])
-    found = await records_of(kafka_secure.cluster, topic, 3)
+    assert outcomes[:4] == [None] * 4
+    assert "large" in str(outcomes[4]).lower() or "MessageSizeTooLarge" in repr(outcomes[4])
+    found = await records_of(kafka_secure.cluster, topic, 4)
     assert [(record.partition, record.value, record.headers) for record in found] == [
-        (2, b"%d" % number, tuple(HEADERS)) for number in range(3)
+        *((2, b"%d" % number, tuple(HEADERS)) for number in range(3)),
+        (2, None, tuple(HEADERS)),
     ]
+    assert (found[3].key, found[3].timestamp) == (None, 1_700_000_000_000)

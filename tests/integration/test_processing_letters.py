@@ -103,6 +103,28 @@ def _check_reasons(letter: ConsumerRecord[Any, Any], original: ConsumerRecord[An
         assert found["dead-letter-reason"] == b"no %d for us" % original.offset
 
 
+@pytest.mark.parametrize("which", PRODUCERS)
+async def test_a_record_with_neither_key_nor_value_is_written_as_it_is(kafka44: KafkaCluster, which: str) -> None:
+    source, letters = new_topic(kafka44), new_topic(kafka44, 2)
+    producer = Producer({"bootstrap.servers": kafka44.bootstrap_servers, "log_level": 0})
+    producer.produce(source, None, None, partition=0, headers=[("trace", b"1")])
+    producer.flush()
+
+    async def refuse_all(record: Record) -> None:
+        raise Reject("no")
+
+    async with (
+        producing(which, kafka44) as writer,
+        new_group(kafka44, "consumer").member(source) as consumer,
+        consumer.processing(refuse_all, on_failure=DeadLetters(writer, letters)) as run,
+    ):
+        await until(lambda: run.statistics().dead_letters == 1)
+    async with make(kafka44, letters) as reader:
+        [letter] = await read(reader, 1)
+    assert (letter.key, letter.value, letter.headers[0]) == (None, None, ("trace", b"1"))
+    assert dict(letter.headers)["dead-letter-topic"] == source.encode()
+
+
 @pytest.mark.parametrize("refused_by", ["producer", "broker"])
 @pytest.mark.parametrize("which", PRODUCERS)
 async def test_a_letter_that_is_too_large_is_written_without_its_value(
@@ -136,6 +158,42 @@ async def test_a_letter_that_is_too_large_is_written_without_its_value(
     assert records[b"1"].key == b"key"
     said = f"the dead letter of {source}-0 at offset 1 is too large for {letters}; written without its value of 50000 bytes"
     assert sum(said in entry.message for entry in caplog.records) == 1
+
+
+@pytest.mark.parametrize("which", ["aiokafka", "confluent"])
+async def test_letters_that_are_too_large_only_together_keep_their_values(kafka44: KafkaCluster, which: str) -> None:
+    source, letters = new_topic(kafka44), new_topic(kafka44, max_message_bytes="20000")
+    producer = Producer({"bootstrap.servers": kafka44.bootstrap_servers, "log_level": 0})
+    for number in range(20):
+        producer.produce(source, b"x" * 2_000, b"%d" % number, partition=0)
+    producer.flush()
+    begun, all_begun = 0, asyncio.Event()
+
+    async def refuse_all(record: Record) -> None:
+        nonlocal begun
+        begun += 1
+        if begun == 20:
+            all_begun.set()
+        await all_begun.wait()  # so that their letters are one batch
+        raise Reject("no")
+
+    @asynccontextmanager
+    async def writing() -> AsyncIterator[Any]:
+        if which == "confluent":
+            yield Producer({"bootstrap.servers": kafka44.bootstrap_servers, "linger.ms": 100, "log_level": 0})
+            return
+        options: dict[str, Any] = {"linger_ms": 100, "max_batch_size": 100_000}
+        async with AIOKafkaProducer(bootstrap_servers=kafka44.bootstrap_servers, **options) as writer:
+            yield writer
+
+    async with (
+        writing() as writer,
+        new_group(kafka44, "consumer").member(source) as consumer,
+        consumer.processing(refuse_all, concurrency=20, on_failure=DeadLetters(writer, letters)) as run,
+    ):
+        await until(lambda: run.statistics().dead_letters == 20)
+    async with make(kafka44, letters) as reader:
+        assert {len(record.value) for record in await read(reader, 20)} == {2_000}
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from attrs import frozen
 from ...config import ConsumerConfig
 from ...errors import KafkaError
 from ...network.tls import tls_context
-from ..publishing import Headers
+from ..publishing import Headers, send_empty
 from .launch import refuse
 
 LARGEST: Final = 64 << 20
@@ -95,16 +95,7 @@ async def _with_aiokafka(config: ConsumerConfig) -> AsyncGenerator[Write]:
         sent: list[Any] = []
         for each in records:
             try:
-                sent.append(
-                    await producer.send(
-                        each.topic,
-                        value=each.value,
-                        key=each.key,
-                        headers=each.headers,
-                        partition=each.partition,
-                        timestamp_ms=each.timestamp,
-                    )
-                )
+                sent.append(await _send_with_aiokafka(producer, each))
             except (TheirError, ValueError) as error:
                 sent.append(error)
         waiting = [each for each in sent if not isinstance(each, Exception)]
@@ -115,6 +106,16 @@ async def _with_aiokafka(config: ConsumerConfig) -> AsyncGenerator[Write]:
         yield write
     finally:
         await producer.stop()
+
+
+async def _send_with_aiokafka(producer: Any, record: Outgoing) -> Any:
+    """Return a future of the write."""
+    topic, headers, partition, timestamp = record.topic, record.headers, record.partition, record.timestamp
+    if record.key is None and record.value is None:
+        return await send_empty(producer, topic, headers, partition=partition, timestamp=timestamp)
+    return await producer.send(
+        topic, value=record.value, key=record.key, headers=headers, partition=partition, timestamp_ms=timestamp
+    )
 
 
 def aiokafka_options(config: ConsumerConfig, context: ssl.SSLContext | None) -> dict[str, Any]:

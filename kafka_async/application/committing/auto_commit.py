@@ -226,6 +226,8 @@ class AutoCommit:
             self.unsettle()
         if self.enabled:
             self.look(now)
+        elif self._last:
+            self._collect_last()
 
     def unsettle(self) -> None:
         """Positions may move from here on, with records or without: past what was aborted, or what an interceptor drops.
@@ -306,9 +308,13 @@ class AutoCommit:
         if not self.enabled:
             return
         consumed = self.holdings.consumed(lambda cursor: partitions is None or cursor.partition in partitions)
-        if fresh := self.commits.fresh(consumed):
+        self.give_up(self.commits.fresh(consumed))
+
+    def give_up(self, offsets: Offsets) -> None:
+        """Commit these offsets of partitions that leave now, without waiting for the response."""
+        if offsets:
             deadline = self.runtime.clock() + self.config.default_api_timeout_ms / 1000
-            self._last.append(self.commits.begin(fresh, Why.GIVEN_UP, deadline))
+            self._last.append(self.commits.begin(offsets, Why.GIVEN_UP, deadline))
 
     def _collect_last(self) -> None:
         if not self._last:

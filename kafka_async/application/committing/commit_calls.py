@@ -1,6 +1,7 @@
 """Commits, and looks at what is committed, that the caller asks for."""
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
+from typing import Protocol
 
 from ...background.by_topic import named
 from ...errors import CommitFailedError, IllegalOperation, IllegalStateError
@@ -18,6 +19,16 @@ from .commits import Why, refusal
 Wanted = Mapping[TopicPartition, int | tuple[int, str] | OffsetAndMetadata]
 
 
+class Settling(Protocol):
+    """Commits what is done while ``process`` runs, which decides what that is."""
+
+    async def settle(self) -> None:
+        """Commit what is done."""
+
+    def give_up(self, partitions: Collection[TopicPartition]) -> None:
+        """Commit what is done of partitions that leave now, without waiting for the response."""
+
+
 @define(eq=False)
 class CommitCalls:
     """The commits of one consumer's caller."""
@@ -26,8 +37,7 @@ class CommitCalls:
     calls: BackgroundCalls = field(repr=False)
     assigned: AssignedPartitions
     auto_commit: AutoCommit
-    instead: Callable[[], Awaitable[None]] | None = field(default=None, init=False)
-    """Commits what is done while ``process`` runs, which decides what that is."""
+    instead: Settling | None = field(default=None, init=False)
 
     def check_group(self, what: str) -> None:
         """Raise ``IllegalOperation`` without a group."""
@@ -41,7 +51,7 @@ class CommitCalls:
         unread = self.assigned.unread
         if offsets is None and self.instead is not None and self.guard.reads_alone is not None:
             if self.assigned.rebalancing.listening.is_inside:  # as programs do that read by themselves
-                await self.instead()
+                await self.instead.settle()
                 return
             raise IllegalStateError("process() commits records that are done; commit() would commit all that were read")
         lost, refused = await self._commit(unread.positions() if offsets is None else commit_offsets(offsets), once=False)
@@ -61,6 +71,13 @@ class CommitCalls:
         gone = {tp: CommitFailedError(f"{named([tp])}: no longer assigned, so its offset was not committed", (tp,)) for tp in lost}
         return {**gone, **refused}
 
+    def give_up(self, partitions: frozenset[TopicPartition]) -> None:
+        """Commit what is consumed of partitions that leave now, by ``assign`` or ``unsubscribe``, without waiting."""
+        if self.instead is None:
+            self.auto_commit.send_last(partitions)
+        else:
+            self.instead.give_up(partitions)
+
     async def _enter(self) -> None:
         self.check_group("commit()")
         self.guard.check_running()
@@ -75,7 +92,8 @@ class CommitCalls:
     ) -> tuple[tuple[TopicPartition, ...], Refusals]:
         """Commit what is still ours. Return the partitions that are not, and what was refused of the others."""
         unread, rebalancing = self.assigned.unread, self.assigned.rebalancing
-        lost = tuple(partition for partition in wanted if partition in rebalancing.lost)
+        # Those of ``process`` may leave, by ``assign``, after it has looked at what is done.
+        lost = tuple(tp for tp in wanted if tp in rebalancing.lost or (once and tp not in unread.partitions))
         ours = {partition: offset for partition, offset in wanted.items() if partition not in lost}
         ours = {partition: offset.of(self.assigned.cursor(partition).stored.topic_id) for partition, offset in ours.items()}
         if rebalancing.listening.is_inside:

@@ -23,7 +23,7 @@ from ...errors import LONGEST_REASON, ProcessingError, shown
 from ...functions import finished, is_async, takes_context
 from ...model import OffsetAndMetadata, TopicPartition, at_offset
 from ...network.waiting import pause, running_loop
-from ...trace import STOP, Fault, RecordFailed, Recovered
+from ...trace import COMES_AGAIN, STOP, Fault, RecordFailed, Recovered
 from ...values import define, field
 from .attempts import Unit
 from .context import ProcessingContext
@@ -638,6 +638,9 @@ class Handling:
             self.queue.pack_succeeded(self.queue.split(unit, done), now)
         if again:
             self.queue.unhandled(unit, again, now)
+        if self._is_cancelled(slot):
+            self._comes_again(slot, unit, told.errors[min(told.errors)])
+            return
         await self._decide_each(slot, unit, [(items[place], decided(told.errors[place])) for place in sorted(told.errors)])
 
     async def _decide_each(self, slot: Slot, unit: Pack, errors: Sequence[tuple[Item, BaseException]]) -> None:
@@ -666,6 +669,9 @@ class Handling:
             parts.append((unit, given_up[-1][1]))
         for number, (part, error) in enumerate(parts):
             slot.unit = part
+            if self._is_cancelled(slot):
+                self._comes_again(slot, part, error)
+                continue
             try:
                 await self._conclude(slot, part, error)
             except BaseException:
@@ -676,6 +682,9 @@ class Handling:
     async def _decide(self, slot: Slot, unit: Unit, error: BaseException, *, refused: bool = False) -> None:
         """Try the records of a unit again, or give them up."""
         error = decided(error)
+        if self._is_cancelled(slot) and not isinstance(error, Skip):
+            self._comes_again(slot, unit, error)  # what a handler raises as it cleans up is no failure of its record
+            return
         try:
             if self.barrier is not None and not refused and self.barrier.failed(unit, error):
                 self._keep(unit)
@@ -731,7 +740,18 @@ class Handling:
             self._skipped(slot, unit, error, Fate.DONE)
         else:
             self.counts.failures += len(unit.items)
-            await self._give_up(slot, unit, error)
+            if self._keeps_ours(slot, unit, error):
+                await self._give_up(slot, unit, error)
+
+    def _keeps_ours(self, slot: Slot, unit: Unit, error: BaseException) -> bool:
+        """Leave what is not ours any more to whoever has it now. Return whether anything remains."""
+        gone = [item for item in unit.items if item.part.gone]
+        if gone and isinstance(unit, Pack) and len(gone) < len(unit.items):
+            self._comes_again(slot, self.queue.split(unit, gone), error)
+        elif gone:
+            self._comes_again(slot, unit, error)
+            return False
+        return True
 
     async def _give_up(self, slot: Slot, unit: Unit, error: BaseException) -> None:
         """No more attempts: do what ``on_failure`` says."""
@@ -746,7 +766,11 @@ class Handling:
             return
         if isinstance(reaction, str):
             self._skipped(slot, unit, error, Fate.REFUSED)
-            return
+        else:
+            await self._pass_on(slot, unit, error, reaction)
+
+    async def _pass_on(self, slot: Slot, unit: Unit, error: BaseException, reaction: Callable[..., Any]) -> None:
+        """Call the function that is given as ``on_failure``."""
         results = []
         for item in unit.items:
             try:
@@ -757,6 +781,9 @@ class Handling:
                 if self._ends_worker(slot, other):
                     self.queue.interrupted(unit, self.run.clock())
                     raise
+                if self._is_cancelled(slot) and self._is_of_record(other):
+                    self._comes_again(slot, unit, other)
+                    return
                 if other is not error:
                     other.__context__ = error
                 self._stop_amid(slot, unit, other)
@@ -767,6 +794,9 @@ class Handling:
         for item, result in zip(unit.items, results, strict=True):
             outcome = result.outcome if isinstance(result, Redelivered) else "dead letter"
             self._report(slot, [item], unit.attempt, error, outcome, final=outcome == "dead letter")
+        if isinstance(unit, Pack) and any(again) and not all(again):
+            written = [item for item, redelivered in zip(unit.items, again, strict=True) if redelivered]
+            self._gave_up(self.queue.split(unit, written), Fate.DONE, error)
         self._gave_up(unit, Fate.DONE if all(again) else Fate.REFUSED, error)
 
     async def _react(self, unit: Unit, reaction: Callable[..., Any], record: Record, error: BaseException) -> Any:
@@ -788,6 +818,11 @@ class Handling:
         self.queue.gave_up(unit, fate, self.run.clock())
         if self.barrier is not None and fate is Fate.REFUSED:
             self.barrier.refused(records, error)
+
+    def _comes_again(self, slot: Slot, unit: Unit, error: BaseException) -> None:
+        """The error decides nothing about these records: they are handled again, here or elsewhere."""
+        self._report(slot, unit.items, unit.attempt, error, COMES_AGAIN, final=False)
+        self.queue.interrupted(unit, self.run.clock())
 
     def _stop(self, slot: Slot, unit: Unit, error: BaseException) -> None:
         first = unit.items[0]
@@ -827,7 +862,11 @@ class Handling:
 
         A handler may raise one of its own, by awaiting a task that was cancelled, and anybody may cancel the handler's task.
         """
-        return slot.cancelled or self.run.swept or running_loop() is None  # elsewhere only cancel scopes cancel
+        return self._is_cancelled(slot) or running_loop() is None  # elsewhere only cancel scopes cancel
+
+    def _is_cancelled(self, slot: Slot) -> bool:
+        """Whether what the worker does was cancelled, by us or with all other tasks."""
+        return slot.cancelled or self.run.swept
 
     def _report(self, slot: Slot, items: Iterable[Item], attempt: int, error: BaseException, outcome: str, *, final: bool) -> None:
         now, inside = self.run.clock(), slot.inside.copy()

@@ -6,6 +6,7 @@ A queue that hands out nothing while a limit says no. Records that were received
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
+from itertools import repeat
 from math import inf
 from typing import Any, Final
 
@@ -78,13 +79,13 @@ class FailureShare:
     def __attrs_post_init__(self) -> None:
         self._given_up = deque(maxlen=self.of)
 
-    def done(self) -> None:
-        """A record was handled."""
-        self._given_up.append(False)
+    def done(self, count: int) -> None:
+        """Records were handled."""
+        self._given_up.extend(repeat(False, min(count, self.of)))
 
     def given_up(self, count: int) -> int | None:
         """Records were given up. Return how many of the last ones were, if these are too many."""
-        self._given_up.extend([True] * count)
+        self._given_up.extend(repeat(True, min(count, self.of)))
         found = sum(self._given_up)
         return found if found >= self.most else None
 
@@ -229,7 +230,7 @@ class Barrier:
             self.circuit.gone(unit)
             self._look_after_success(before, now)
         if self.failures is not None:
-            self.failures.done()
+            self.failures.done(len(unit.items))
 
     def succeeded(self, item: Item, now: float) -> None:
         self._began.pop(item, None)

@@ -3,7 +3,7 @@
 While the handlers of partitions that leave are given time to end, a read inside the call-back goes on for the others.
 """
 
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final
@@ -90,6 +90,18 @@ class CommitSettlement:
     async def settle(self) -> None:
         """Commit what is done."""
         await self.progress.commit(self.progress.to_commit())
+        await self.progress.source.given_up()
+
+    def give_up(self, partitions: Collection[TopicPartition]) -> None:
+        """Partitions leave now, by ``assign`` or ``unsubscribe``: commit what is done of them, and forget them.
+
+        Nobody else gets them, so handlers that run may go on, but what they do does not count.
+        """
+        work, source = self.progress.work, self.progress.source
+        self._leave(partitions)
+        source.give_up(work.to_commit(source.positions(), [tp for tp in partitions if tp in work.parts]))
+        work.forget(partitions)
+        self.run.change()
 
     async def finish(self) -> None:
         """Commit what is done for the last time."""
@@ -140,7 +152,8 @@ class CommitSettlement:
         """
         work, source = self.progress.work, self.progress.source
         self._leave(partitions)
-        leaving = frozenset(tp for tp in partitions if not source.is_missing(tp.topic))
+        gone = await self._gone({tp.topic for tp in partitions})
+        leaving = frozenset(tp for tp in partitions if tp.topic not in gone)
         with move_on_after(min(self.handling.settings.drain_timeout, source.longest_drain)):
             await self._drained(leaving)
         self._cancel(leaving)
@@ -156,14 +169,32 @@ class CommitSettlement:
             await self.progress.commit(offsets)
         self.run.change()
 
+    async def _gone(self, topics: Collection[str]) -> Collection[str]:
+        """Return which topics were deleted. What one broker does not know is asked for again: it may lag behind."""
+        source, found = self.progress.source, set[str]()
+        missing = {topic for topic in topics if source.is_missing(topic)}
+
+        async def look_again() -> None:
+            found.update(await source.gone(missing))
+
+        if source.stopping:
+            return missing
+        if missing:
+            with move_on_after(LAST_COMMIT):
+                await self._reading_on(look_again)
+        return found
+
     async def _drained(self, leaving: frozenset[TopicPartition]) -> None:
-        """Wait until no handler of these partitions runs, and read on for the others meanwhile."""
-        if not self._runs(leaving):
-            return
+        """Wait until no handler of these partitions runs."""
+        if self._runs(leaving):
+            await self._reading_on(lambda: self.run.until(lambda: not self._runs(leaving)))
+
+    async def _reading_on(self, wait: Callable[[], Awaitable[object]]) -> None:
+        """Wait, and read on for the partitions that stay meanwhile."""
         async with create_task_group() as both:
             if not self.progress.source.stopping:
                 both.start_soon(self._read_meanwhile)
-            await self.run.until(lambda: not self._runs(leaving))
+            await wait()
             both.cancel_scope.cancel()
 
     def _runs(self, partitions: frozenset[TopicPartition]) -> bool:

@@ -14,6 +14,7 @@ from ...events import Refusals
 from ...model import OffsetAndMetadata, TopicPartition
 from ...values import define, field
 from ..callbacks import Batch, ConsumerRebalanceListener, settled
+from ..committing.commit_calls import Settling
 from ..lifecycle.lifecycle import Phase
 from ..lifecycle.ownership import Occupant
 from ..parts import Parts
@@ -28,7 +29,7 @@ SHORTEST_INTERVAL: Final = 0.1
 """Seconds between two commits, at least."""
 
 
-class RebalanceFollower(Protocol):
+class RebalanceFollower(Settling, Protocol):
     """Takes part in rebalances before the user's listener does, while records are processed."""
 
     def calling_back(self) -> AbstractContextManager[None]:
@@ -42,9 +43,6 @@ class RebalanceFollower(Protocol):
 
     def on_pauses(self, why: PauseReason) -> None:
         """Partitions were paused or resumed for this reason."""
-
-    async def settle(self) -> None:
-        """Commit what is done."""
 
 
 @define(eq=False)
@@ -157,7 +155,7 @@ class Source:
         listening.chain = chained.before
         listening.listen(listening.listener)
         parts.unread.on_pause = follower.on_pauses
-        parts.commits.instead = follower.settle
+        parts.commits.instead = follower
         parts.commits.auto_commit.suspended = True
 
     def end(self, unfinished: Mapping[TopicPartition, OffsetAndMetadata], *, failed: bool) -> None:
@@ -250,6 +248,13 @@ class Source:
         found = inbox.cluster.topics.get(topic)
         return found is None or not found.partitions
 
+    async def gone(self, topics: Collection[str]) -> Collection[str]:
+        """Return which topics do not exist any more, as the cluster says when it is asked again: a single broker may lag behind."""
+        try:
+            return await self.parts.calls.missing(frozenset(topics))
+        except (KafkaError, ConsumerStoppedError):
+            return ()
+
     def _topic_id(self, partition: TopicPartition) -> UUID | None:
         """Return the id of the topic that the last records of a partition belong to."""
         cursor = self.parts.unread.partitions.get(partition)
@@ -280,6 +285,15 @@ class Source:
         rebalance and a stop would wait for it.
         """
         return await self.parts.commits.commit_once(offsets)
+
+    def give_up(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commit offsets of partitions that leave now, without waiting for the response."""
+        if self.commits:
+            self.parts.commits.auto_commit.give_up(offsets)
+
+    async def given_up(self) -> None:
+        """Wait for the commits of ``give_up``."""
+        await self.parts.commits.auto_commit.finish_last(self.last_commit)
 
     async def committed(
         self, partitions: Collection[TopicPartition]

@@ -119,5 +119,9 @@ async def test_a_commit_needs_a_group_and_partitions_that_were_assigned() -> Non
     async with consumer, alone:
         with pytest.raises(IllegalOperation, match="group_id"):
             await alone.commit()
+        other = TopicPartition("other", 0)
         with pytest.raises(IllegalStateError, match="other-0"):
-            await parts.commits.commit_once({TopicPartition("other", 0): 1})
+            await consumer.commit({other: 1, ONE: 1})
+        refused = await parts.commits.commit_once({other: 1, ONE: 1})
+    assert {tp: type(error) for tp, error in refused.items()} == {other: CommitFailedError}
+    assert cluster.committed[GROUP, ONE] == 1

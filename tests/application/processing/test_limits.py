@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_async import Breaker, Failed, Retry, Router, Skip, TopicPartition
+from kafka_async import Breaker, Failed, Reject, Retry, Router, Skip, TopicPartition
 from kafka_async.application.processing.limits import TokenBucket
 from kafka_async.errors import ProcessingError, TooManyFailuresError
 from tests.application.support import virtual
@@ -358,6 +358,23 @@ async def test_a_service_stops_if_dead_letters_are_not_the_exception() -> None:
             await run.wait()
     assert caught.value.record.offset == letters[-1] == 409
     assert some.committed() == 410, "what was written as a dead letter is done"
+
+
+@pytest.mark.parametrize("order", ["key", "partition", "none"])
+@virtual
+async def test_of_a_batch_each_record_counts_by_itself(order: Any) -> None:
+    some = world()
+
+    async def handle(batch: list[Record]) -> list[Failed]:
+        return [Failed(index, Reject()) for index, record in enumerate(batch) if record.offset % 10 == 7 or record.offset >= 500]
+
+    some.produce(600, keys=1)
+    how: Any = {"batch": 10, "order": order, "on_failure": "skip", "too_many_failures": (25, 50)}
+    with pytest.raises(TooManyFailuresError, match="25 of the last 50 records failed for good") as caught:
+        async with processed(some, handle, concurrency=1, **how) as run:
+            await run.wait()
+    assert caught.value.record.offset >= 500
+    assert run.statistics().handled == 450
 
 
 @virtual

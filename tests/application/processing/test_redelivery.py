@@ -12,7 +12,12 @@ from attrs import Factory, define
 from kafka_async import ConsumerRecord, KafkaConsumer, ProcessingContext, Reject, Retry, ShareConsumer, TopicPartition
 from kafka_async.adapters.retry_topics import RetryTopics
 from kafka_async.application.processing.processing import Processing
-from kafka_async.errors import KafkaConfigurationError, ProcessingError, UnknownTopicOrPartitionError
+from kafka_async.errors import (
+    KafkaConfigurationError,
+    MessageSizeTooLargeError,
+    ProcessingError,
+    UnknownTopicOrPartitionError,
+)
 from kafka_async.testing import Cluster
 from tests.application.support import virtual
 
@@ -30,6 +35,8 @@ class Producer:
     cluster: Cluster
     hangs: bool = False
     fails: bool = False
+    too_large: bytes | None = None
+    """A value that the topics do not take."""
     under_way: int = 0
 
     async def send_and_wait(self, topic: str, *, value: bytes | None, key: bytes | None, headers: Any) -> None:
@@ -42,6 +49,8 @@ class Producer:
             self.under_way -= 1
         if self.fails:
             raise ConnectionError("nobody answers")
+        if value is not None and value == self.too_large:
+            raise MessageSizeTooLargeError
         self.cluster.produce(topic, key=key, value=value, headers=headers, timestamp=round(now(self.cluster)))
 
 
@@ -223,6 +232,42 @@ async def test_records_of_a_batch_go_to_the_retry_topic_and_come_again() -> None
         await until(lambda: run.statistics().handled == 6)
         assert run.statistics().redelivered == 6
     assert sorted(value for batch in tries[1:] for value in batch) == [b"%d" % number for number in range(6)]
+
+
+@virtual
+async def test_only_those_records_of_a_batch_failed_for_good_that_no_retry_topic_takes() -> None:
+    some = service()
+
+    async def handle(records: list[Any]) -> None:
+        if records[0].topic == "orders":
+            raise ValueError
+
+    for number in range(6):
+        some.cluster.produce("orders", key=b"k", value=b"large" if number == 2 else b"%d" % number, partition=0)
+    some.producer.too_large = b"large"
+    async with some.running(handle, batch=6, linger_ms=100, too_many_failures=(2, 6)) as run:
+        await until(lambda: run.statistics().handled == 5)
+        assert (run.statistics().redelivered, run.statistics().dead_letters) == (5, 1)
+    assert [(record.value, attempts) for record, attempts in some.given_up] == [(b"large", 1)]
+    assert some.committed("orders") == 6
+
+
+@virtual
+async def test_a_share_group_rejects_only_those_records_of_a_batch_that_no_retry_topic_takes() -> None:
+    some = service()
+    some.producer.too_large = b"large"
+
+    async def handle(records: list[Any]) -> None:
+        raise ValueError
+
+    shared: ShareConsumer[Any, Any] = ShareConsumer("orders", group_id=GROUP, **some.cluster.options())
+    async with shared:
+        async with shared.processing(handle, on_failure=some.retry, batch=6, linger_ms=1000) as run:
+            await anyio.sleep(10)
+            for number in range(6):
+                some.cluster.produce("orders", value=b"large" if number == 2 else b"%d" % number, partition=0)
+            await until(lambda: run.statistics().redelivered == 5)
+        assert (shared.statistics().accepted, shared.statistics().rejected) == (5, 1)
 
 
 @virtual

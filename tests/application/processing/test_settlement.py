@@ -10,6 +10,7 @@ import pytest
 
 from kafka_async import (
     ConsumerRebalanceListener,
+    Failed,
 )
 from kafka_async.errors import (
     CoordinatorLoadInProgressError,
@@ -25,6 +26,7 @@ from kafka_async.wire.messages import (
     OffsetCommitResponse,
 )
 from tests.application.support import commit_answer, consumer_on, virtual
+from tests.testing.test_clusters import Run, on_both
 
 from .world import GROUP, Record, World, processed, until, world
 
@@ -119,6 +121,66 @@ async def test_what_does_not_end_in_time_is_cancelled_and_comes_again_elsewhere(
     assert len(cancelled) == 10
 
 
+@on_both
+@pytest.mark.parametrize("reaction", ["stop", "a function", "the function waits"])
+def test_what_is_raised_after_a_cancellation_is_no_failure_of_the_record(run: Run, reaction: str) -> None:
+    async def main() -> None:
+        some = world(2)
+        for partition in range(2):
+            some.produce(5, keys=5, partition=partition)
+        waiting: list[Record] = []
+        letters: list[Record] = []
+
+        async def wait(record: Record) -> None:
+            waiting.append(record)
+            try:
+                await anyio.sleep_forever()
+            finally:
+                raise ConnectionError("cannot roll back")
+
+        async def handle(record: Record) -> None:
+            if reaction == "the function waits":
+                raise ValueError
+            await wait(record)
+
+        async def on_failure(record: Record, error: Exception, attempt: int) -> None:
+            letters.append(record)
+            if reaction == "the function waits":
+                await wait(record)
+
+        async with processed(some, handle, on_failure="stop" if reaction == "stop" else on_failure, drain_timeout_ms=3_000):
+            await until(lambda: len(waiting) == 10)
+            async with processed(some, drain_timeout_ms=0):
+                await until(lambda: len(some.done) == 5)
+            (moved,) = {record.partition for record in some.done}
+            assert some.committed(moved) == 5
+        assert not some.committed(1 - moved)
+        assert len(letters) == (10 if reaction == "the function waits" else 0)
+
+    run(main)
+
+
+@virtual
+async def test_of_a_batch_that_was_cancelled_what_is_not_done_comes_again_elsewhere() -> None:
+    some = world(2)
+    for partition in range(2):
+        some.produce(5, partition=partition)
+    begun: list[int] = []
+
+    async def handle(batch: list[Record]) -> None:
+        begun.append(len(batch))
+        try:
+            await anyio.sleep_forever()
+        finally:
+            raise Failed(2, ConnectionError("cannot roll back"))
+
+    async with processed(some, handle, batch=5, linger_ms=1_000, order="partition", drain_timeout_ms=3_000):
+        await until(lambda: begun == [5, 5])
+        async with processed(some, drain_timeout_ms=0):
+            await until(lambda: len(some.done) == 3)
+        assert sorted(some.offsets()) == [2, 3, 4]
+
+
 @virtual
 async def test_what_runs_of_lost_partitions_is_cancelled_and_not_committed() -> None:
     some = world()
@@ -200,6 +262,32 @@ async def test_seeking_back_while_handlers_run_handles_the_records_again() -> No
 
 
 @virtual
+async def test_a_late_failure_of_a_record_that_comes_again_writes_no_letter() -> None:
+    some = world()
+    some.produce(3, keys=3)
+    letters: list[int] = []
+    failing = True
+
+    async def handle(record: Record) -> None:
+        fails = failing
+        await some.handle(record)
+        if fails:
+            raise ValueError
+
+    async def on_failure(record: Record, error: BaseException, attempt: int) -> None:
+        letters.append(record.offset)
+
+    some.seconds = lambda record: 5.0
+    async with some.consumer() as consumer, consumer.processing(handle, on_failure=on_failure) as run:
+        await until(lambda: len(some.started) == 3)
+        failing = False
+        consumer.seek(some.partitions[0], 1)
+        await until(lambda: run.statistics().handled == 2)
+    assert letters == []
+    assert some.committed() == 3
+
+
+@virtual
 async def test_partitions_that_the_user_assigned_are_processed() -> None:
     some = world(2)
     for partition in range(2):
@@ -254,6 +342,22 @@ async def test_nobody_waits_for_the_handlers_of_a_topic_that_was_deleted(how: tu
     assert len(seen) == 40
     assert ended == ["t"], "it was not cancelled: nobody else gets the record"
     assert found.late_results == 1
+
+
+@virtual
+async def test_one_answer_that_a_topic_is_unknown_has_nothing_handled_twice() -> None:
+    some = world()
+    some.produce(40, keys=40)
+    some.seconds = lambda record: 3.0
+    options = {"group_protocol": "classic", "metadata_max_age_ms": 1_000, "auto_commit_interval_ms": 100_000}
+    async with processed(some, concurrency=4, consumer=options):
+        await until(lambda: len(some.started) == 8)
+        asked = len(some.cluster.asked(Api.METADATA))
+        some.cluster.control(Api.METADATA, lambda broker, request: UnknownTopicOrPartitionError.errno)
+        await until(lambda: len(some.cluster.asked(Api.METADATA)) > asked)
+        await until(lambda: len(some.done) >= 40)
+        assert len(some.cluster.asked(Api.JOIN_GROUP)) > 1, "the group rebalanced because of it"
+    assert sorted(some.offsets(some.started)) == list(range(40))
 
 
 @virtual

@@ -71,6 +71,9 @@ class Follows:
     async def settle(self) -> None:
         self.heard.append("settle")
 
+    def give_up(self, partitions: Collection[TopicPartition]) -> None:
+        self.heard.append("give up")
+
 
 def chained(heard: list[str]) -> Chained:
     return Chained(Follows(heard))

@@ -9,7 +9,7 @@ import pytest
 from kafka_async import ConsumerRebalanceListener
 from kafka_async.errors import CoordinatorLoadInProgressError
 from kafka_async.wire import Api
-from tests.application.support import virtual
+from tests.application.support import consumer_on, virtual
 
 from .world import GROUP, Record, until, world
 
@@ -44,6 +44,37 @@ async def test_a_subscription_that_is_made_anew_during_a_read_drains_and_commits
         await until(lambda: done["t"] == 205)
     assert done == {"t": 205, "u": 50}, "nothing was handled twice"
     assert (some.committed(), some.cluster.committed[GROUP, other]) == (205, 50)
+
+
+@pytest.mark.parametrize("ending", ["the end of the block", "stop", "drain"])
+@pytest.mark.parametrize("kept", [0, 1])
+@virtual
+async def test_what_is_done_of_partitions_that_are_assigned_no_longer_is_committed_and_holds_up_no_other(
+    ending: str, kept: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    some = world(2)
+    for partition in range(2):
+        some.produce(20, keys=20, partition=partition)
+    some.seconds = lambda record: 5.0 if record.offset >= 10 else 0.1
+    consumer = consumer_on(some.cluster, group_id=GROUP, enable_auto_commit=False, auto_commit_interval_ms=100_000)
+    consumer.assign(some.partitions)
+    async with consumer, consumer.processing(some.handle, concurrency=4) as run:
+        await until(lambda: sum(record.offset < 10 for record in some.done) == 20)
+        started = len(some.started)
+        if kept:
+            consumer.assign(some.partitions[1:])
+        else:
+            consumer.unsubscribe()
+        if ending == "stop":
+            await consumer.stop()
+        elif ending == "drain":
+            await run.drain()
+            assert some.committed(1) == (20 if kept else 10)
+    begun = [record.partition for record in some.started[started:]]
+    assert 0 not in begun, "nothing of a partition that has left is begun"
+    assert some.committed(0) == 10
+    assert some.committed(1) == (10 if not kept else 20 if ending == "drain" else 12)
+    assert "could not be committed" not in caplog.text
 
 
 @virtual

@@ -145,13 +145,22 @@ def _cancel_all() -> None:
             task.cancel()
 
 
+@pytest.mark.parametrize("rolls_back", [True, False])
 @on_asyncio
-async def test_a_shutdown_that_cancels_all_tasks_waits_for_nothing_and_fails_no_record() -> None:
+async def test_a_shutdown_that_cancels_all_tasks_waits_for_nothing_and_fails_no_record(rolls_back: bool) -> None:
     some = world()
     some.produce(10)
     some.seconds = lambda record: 1_000
     failed: list[Record] = []
     runs: list[Processing] = []
+
+    async def handle(record: Record) -> None:
+        try:
+            await some.handle(record)
+        except asyncio.CancelledError:
+            if rolls_back:
+                raise
+            raise ConnectionError("cannot roll back") from None
 
     async def on_failure(record: Record, error: BaseException, attempts: int) -> None:
         failed.append(record)
@@ -159,7 +168,7 @@ async def test_a_shutdown_that_cancels_all_tasks_waits_for_nothing_and_fails_no_
     async def main() -> None:
         async with (
             some.consumer() as consumer,
-            consumer.processing(some.handle, on_failure=on_failure) as run,
+            consumer.processing(handle, on_failure=on_failure) as run,
         ):
             runs.append(run)
             await run.wait()
