@@ -15,10 +15,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaConnectionError
 from confluent_kafka import Producer
 
 from kafka_async import ConsumerRecord, KafkaConsumer, ProcessingContext, run
 from kafka_async.adapters.retry_topics import RetryTopics
+from kafka_async.errors import NoBrokersAvailable
 
 
 @asynccontextmanager
@@ -50,10 +52,20 @@ async def main(
     options |= {"auto_offset_reset": "earliest", "auto_commit_interval_ms": 200, "background": background, "fetch_max_wait_ms": 100}
     if protocol == "classic":  # the broker's business in the other one
         options |= {"session_timeout_ms": int(session_ms), "heartbeat_interval_ms": 300}
-    async with producing(which, bootstrap) as producer:
-        retry = RetryTopics(producer, delays=[int(each) for each in delays.split(",")], then="stop")
-        async with KafkaConsumer(topic, *retry.topics(topic, group), **options) as consumer:
-            await consumer.process(handle, concurrency=20, on_failure=retry)
+
+    async def work() -> None:
+        async with producing(which, bootstrap) as producer:
+            retry = RetryTopics(producer, delays=[int(each) for each in delays.split(",")], then="stop")
+            async with KafkaConsumer(topic, *retry.topics(topic, group), **options) as consumer:
+                await consumer.process(handle, concurrency=20, on_failure=retry)
+
+    while True:
+        try:
+            await work()
+        except (NoBrokersAvailable, KafkaConnectionError):  # the broker is being restarted; a supervisor would start us again
+            await asyncio.sleep(0.2)
+        else:
+            return
 
 
 if __name__ == "__main__":
