@@ -385,7 +385,7 @@ class NetworkClientDelegate:
         if ready:
             late = {link.node.id for link in self._links.values() if link.is_late(now)}
             prompt, fresh = ([link for link in some if link.node.id not in late] for some in (ready, fresh))
-            if prompt or not (fresh or hedges):
+            if prompt or not (hedges or (fresh and not any(link.setting_up for link in links))):
                 return self._send(request, min(prompt or ready, key=attrgetter("in_flight")), now), inf
         if fresh and not hedges:
             link = min(fresh, key=attrgetter("history.failures"))

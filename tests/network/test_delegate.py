@@ -331,9 +331,11 @@ def test_the_least_loaded_ready_broker_is_chosen() -> None:
     assert [asked.api for asked in world.peer(2).asked] == [Api.HEARTBEAT, Api.METADATA]
 
 
-@pytest.mark.parametrize("refuses", [True, False])
-def test_a_broker_that_owes_an_answer_is_asked_only_if_there_is_no_other(refuses: bool) -> None:
-    world = World(ONE, TWO, random=lambda: 0.0)
+@pytest.mark.parametrize(
+    ("nodes", "refuses"), [((ONE, TWO), True), ((ONE, TWO), False), ((ONE, TWO, Node(3, "three", 9092)), False)]
+)
+def test_a_broker_that_owes_an_answer_is_asked_only_if_no_other_is_there_in_time(nodes: tuple[Node, ...], refuses: bool) -> None:
+    world = World(*nodes, random=lambda: 0.0)
     world.connect(0.0, 1)
     fetch = heartbeat(world.done, node_id=1, max_wait=0.5, channel=Channel.FETCH)
     world.connect(0.0, 1, Channel.FETCH)
