@@ -563,8 +563,8 @@ async def test_a_broker_that_cannot_create_the_topic_of_share_groups_is_waited_f
     topic = await asyncio.to_thread(kafka44.create_topic, f"jobs-{uuid4().hex[:8]}")
     async with member(kafka44, topic, topic, request_timeout_ms=8000) as consumer:
         assert consumer.state is ConsumerState.JOINING
-        (text,) = (line.getMessage() for line in caplog.records if line.levelno == logging.WARNING)
-        assert "assigns no partitions" in text
+        warnings = [line.getMessage() for line in caplog.records if line.levelno == logging.WARNING]
+        assert len([text for text in warnings if "assigns no partitions" in text]) == 1
 
 
 async def test_a_stop_whose_task_is_cancelled_ends_the_loop_all_the_same(
