@@ -270,7 +270,9 @@ _SUBJECTS: Final = ("network", "group", "fetch", "commit")
 ROUTINE: Final = (RequestSent, ResponseReceived, Fetched)
 """Events of every round trip. They are logged at DEBUG, by the loggers of ``network`` and ``fetch``."""
 _MANY: Final = 1024
-"""Bound for what is remembered. Texts and outages name partitions and brokers, so they are few; a bound all the same."""
+"""Bound for the texts that are remembered. They name partitions and brokers, so they are few; a bound all the same."""
+_MOST_OUTAGES: Final = 50_000
+"""The same for outages: each partition may have several."""
 
 
 @define(kw_only=True, eq=False)
@@ -369,8 +371,8 @@ class LoggingListener:
         for partition in event.partitions or (None,):
             outage = self._outages.get((event.outage, partition))
             if outage is None:
-                if len(self._outages) >= _MANY:
-                    self._outages.clear()
+                if len(self._outages) >= _MOST_OUTAGES:
+                    self._outages.pop(next(iter(self._outages.copy())), None)  # other threads may change it
                 outage = self._outages[event.outage, partition] = _Outage(event.now, event.now, event.subject)
                 news.append(partition)
             elif event.now - outage.logged_at >= self.remind_after:
@@ -394,7 +396,7 @@ class LoggingListener:
 
     def _unassigned(self, event: Unassigned) -> None:
         """End the outages of partitions that left: if they come back and fail again, that is another outage."""
-        for name in sorted({name for name, partition in self._outages if partition in event.partitions}):
+        for name in sorted({name for name, partition in self._outages.copy() if partition in event.partitions}):
             if over := self._take(name, event.partitions, event.now):
                 self._write_end(over, f"no longer assigned: {over.outage}, after {over.length}")
 

@@ -7,6 +7,7 @@ what OpenTelemetry's exporter makes of them.
 Collectors run on a thread of their own; ``metrics()`` may be called from any thread, under asyncio.
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Protocol
@@ -16,6 +17,7 @@ from attrs import define, field
 
 from ..application.lifecycle.descriptions import descriptions
 from ..application.lifecycle.metrics import Point, points
+from ..errors import IllegalStateError
 
 try:
     from opentelemetry.metrics import CallbackOptions, Meter, Observation, get_meter
@@ -23,6 +25,8 @@ except ImportError as missing:
     raise ImportError(
         "metrics in OpenTelemetry need opentelemetry-api, which the extra 'otel' brings: pip install '.[otel]' from a clone"
     ) from missing
+
+_log = logging.getLogger("kafka_async")
 
 SCOPE: Final = "kafka_async"
 FRESH: Final = 0.5
@@ -70,7 +74,14 @@ class ConsumerInstruments:
         now = self._clock()
         if now - watched.seen_at < FRESH:
             return
-        found: dict[str, list[Point]] = {}
-        for point in points(consumer.metrics()):
-            found.setdefault(point.name, []).append(point)
-        watched.seen_at, watched.points = now, found
+        watched.seen_at, watched.points = now, {}  # also if it fails: each instrument would ask again
+        try:
+            numbers = consumer.metrics()
+        except IllegalStateError:  # this process was forked from the one that the consumer is in, which has its numbers
+            del self._watched[consumer]
+            return
+        except Exception:
+            _log.exception("the metrics of a consumer cannot be had: %r", consumer)  # those of others can
+            return
+        for point in points(numbers):
+            watched.points.setdefault(point.name, []).append(point)

@@ -157,6 +157,35 @@ async def idle_share(program: Program) -> None:
         await asyncio.wait([waiting])
 
 
+async def stopped(program: Program) -> None:
+    program.produce()
+    async with program.consumer() as consumer:
+        await consumer.getone()
+        await program.watch(0.5)
+    await program.watch(6)
+    assert not consumer.alive, "it is still there"
+
+
+async def stopped_share(program: Program) -> None:
+    async with program.worker() as consumer:
+        await consumer.getmany(timeout_ms=100)
+        await program.watch(0.5)
+    await program.watch(6)
+    assert not consumer.alive, "it is still there"
+
+
+async def not_a_member_any_more(program: Program) -> None:
+    program.produce()
+    async with program.consumer() as consumer:
+        await consumer.getone()
+        await program.watch(0.5)
+        partitions = consumer.assignment()
+        consumer.unsubscribe()
+        consumer.assign(partitions)
+        async with reading(consumer):
+            await program.watch(6, lambda _: program.produce())
+
+
 async def behind(program: Program) -> None:
     async def slow(_: Any) -> None:
         await asyncio.sleep(1)
@@ -280,6 +309,9 @@ STATES: dict[Callable[[Program], Awaitable[None]], set[str]] = {
     healthy_share: set(),
     idle: set(),
     idle_share: set(),
+    stopped: set(),
+    stopped_share: set(),
+    not_a_member_any_more: set(),
     behind: {"KafkaConsumerLags"},
     corrupt: {"KafkaConsumerPartitionStopped"},
     hanging: {"KafkaConsumerHangs"},

@@ -5,6 +5,7 @@ import gc
 from typing import Any
 
 import anyio
+import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import Gauge, InMemoryMetricReader, Sum
 
@@ -12,6 +13,7 @@ from kafka_async import ConsumerRecord, ShareConsumer
 from kafka_async.adapters.otel import FRESH, ConsumerInstruments
 from kafka_async.application.lifecycle.metrics import points
 from kafka_async.application.processing.statistics import NOTHING
+from kafka_async.errors import IllegalStateError
 from kafka_async.testing import Cluster, virtual_loop
 from kafka_async.testing.simulation import FakeCluster
 from tests.application.support import consumer_on, read_values, virtual
@@ -99,6 +101,27 @@ def test_a_collection_looks_at_a_consumer_once() -> None:
     program.collect()
     assert program.collect()[f"{FAMILY}.request.total"] == {frozenset([("client_id", name)]): 2 for name in ("one", "two")}
     assert (one.calls, two.calls) == (2, 2)
+
+
+def test_a_consumer_whose_numbers_cannot_be_had_hides_no_others(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Numbers):
+        def __init__(self, error: Exception) -> None:
+            super().__init__()
+            self.error = error
+
+        def metrics(self) -> dict[str, dict[str, float]]:
+            super().metrics()
+            raise self.error
+
+    program = Program()
+    forked, broken, whole = Broken(IllegalStateError("made in process 7")), Broken(ValueError("a bug")), Numbers()
+    for name, consumer in (("forked", forked), ("broken", broken), ("whole", whole)):
+        program.instruments.observe(consumer, client_id=name)
+
+    for _ in range(2):
+        assert set(program.collect()[f"{FAMILY}.request.total"]) == {frozenset([("client_id", "whole")])}
+    assert (forked.calls, broken.calls) == (1, 2), "the parent process has the numbers of the one"
+    assert [record.getMessage()[:41] for record in caplog.records] == ["the metrics of a consumer cannot be had: "] * 2
 
 
 def test_a_consumer_that_is_gone_is_not_observed() -> None:

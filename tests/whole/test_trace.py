@@ -106,6 +106,17 @@ def test_many_partitions_are_one_warning_and_each_is_in_one_outage(caplog: pytes
     assert lines[2] == "INFO recovered: reading, after 4.0 s and 3 failures: a-0 b-0"
 
 
+def test_an_outage_of_thousands_of_partitions_is_one_warning_and_ends_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    listener, many = LoggingListener(), frozenset(TopicPartition("orders", number) for number in range(3_000))
+    with caplog.at_level(logging.INFO, "kafka_async"):
+        listener(Fault(now=0.0, text="no coordinator", subject="group", outage="the coordinator"))
+        for now in (1.0, 2.0, 3.0):
+            listener(Fault(now=now, text="denied", subject="fetch", outage="reading", partitions=many))
+        listener(Recovered(now=4.0, outage="reading", subject="fetch", partitions=many))
+        listener(Recovered(now=5.0, outage="the coordinator", subject="group"))
+    assert [record.getMessage()[:9] for record in caplog.records] == ["no coordi", "denied: o", "recovered", "recovered"]
+
+
 def test_the_outage_of_a_partition_that_leaves_ends_and_if_it_comes_back_another_begins(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -278,8 +278,8 @@ class Coordination:
     commits: Meter = field(factory=Meter, init=False)
     failed: Meter = field(factory=Meter, init=False)
     heartbeats: Meter = field(factory=Meter, init=False)
-    _heartbeat_at: float = field(default=-inf, init=False)
-    """When a heartbeat was last answered."""
+    _heartbeat_at: float = field(default=nan, init=False)
+    """When a heartbeat was last answered; not a number if there was none, or it is no member any more."""
     rebalances: Meter = field(factory=Meter, init=False)
     _rebalance_began: float | None = field(default=None, init=False)
 
@@ -294,6 +294,8 @@ class Coordination:
     def moved(self, event: StateChanged) -> None:
         """Time a rebalance: from the first state of one to STABLE. Joining alone, as in the consumer protocol, does not count."""
         began = self._rebalance_began
+        if event.after == "UNSUBSCRIBED":  # it has no coordinator, whose silence would alarm somebody
+            self._heartbeat_at = nan
         if event.after == "STABLE":
             if began is not None and event.before != "JOINING":
                 self.rebalances.record((event.now - began) * 1000, event.now - began, event.now)
@@ -317,7 +319,7 @@ class Coordination:
             "heartbeat-total": heartbeats.count,
             "heartbeat-rate": heartbeats.rate,
             "heartbeat-response-time-max": heartbeats.seconds_max * 1000,
-            "last-heartbeat-seconds-ago": max(0.0, now - self._heartbeat_at) if heartbeats.count else nan,
+            "last-heartbeat-seconds-ago": max(now - self._heartbeat_at, 0.0),  # in this order: not a number stays that
             "rebalance-total": rebalances.count,
             "rebalance-latency-avg": rebalances.seconds_average * 1000,
             "rebalance-latency-max": rebalances.seconds_max * 1000,
@@ -449,6 +451,14 @@ class Metrics:
                 "records-consumed-total": consumed.get(partition, 0),
             }
         return groups
+
+
+_SILENCES: Final = frozenset(("last-heartbeat-seconds-ago", "last-poll-seconds-ago"))
+
+
+def of_stopped(numbers: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """Return the metrics of a consumer that has stopped: its silence would look like that of one that hangs."""
+    return {group: {name: nan if name in _SILENCES else value for name, value in named.items()} for group, named in numbers.items()}
 
 
 @frozen(kw_only=True)

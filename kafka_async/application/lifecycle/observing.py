@@ -19,7 +19,7 @@ from ..inbox import Inbox
 from ..reading.cursor import Cursor, PauseReason
 from ..reading.unread import Unread
 from .lifecycle import Lifecycle, Phase
-from .metrics import Metrics
+from .metrics import Metrics, of_stopped
 from .otlp import OtlpSource, missing, source_of
 
 if TYPE_CHECKING:
@@ -129,8 +129,9 @@ class Observer:
         unread, config = self.unread, self.config
         # One copy, in one step: another thread may be in a read call that changes the assignment. A stopped consumer
         # has no partitions: a lag that stays what it was would look like a member that is stuck.
-        cursors = {} if self.lifecycle.phase is Phase.CLOSED else unread.partitions.copy()
-        return self.metrics.snapshot(
+        closed = self.lifecycle.phase is Phase.CLOSED
+        cursors = {} if closed else unread.partitions.copy()
+        found = self.metrics.snapshot(
             now,
             lags={partition: lag(config, cursor, unread.buffer.watermarks.get(partition)) for partition, cursor in cursors.items()},
             stopped=len(self._stopped(cursors)),
@@ -139,6 +140,7 @@ class Observer:
             bytes_consumed=unread.buffer.total.released,
             polled_at=self.lifecycle.boundary.last_poll(now),
         )
+        return of_stopped(found) if closed else found
 
     def telemetry(self) -> OtlpSource | None:
         """Return the source of metrics for the cluster's operators; ``None`` if telemetry is off or not possible."""

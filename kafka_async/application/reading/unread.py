@@ -118,7 +118,9 @@ class Unread:
     @property
     def consumed_records(self) -> int:
         """Records handed out, those of partitions that have left included."""
-        return self._left_records + sum(cursor.consumed_records for cursor in tuple(self.partitions.values()))
+        # Another thread may look while a partition is put aside, or comes back: it is in one of the two, or in both.
+        cursors = {**self.partitions, **self.set_aside, **self.partitions}
+        return self._left_records + sum(cursor.consumed_records for cursor in cursors.values())
 
     # --- assignment and positions ----------------------------------------------------------------------------------------------
 
@@ -131,8 +133,9 @@ class Unread:
         self.keep([tp for tp in partitions if tp in self.partitions and self.partitions[tp].until is None])
         for partition in partitions:
             if partition not in self.partitions:
-                back = self.set_aside.pop(partition, None)
+                back = self.set_aside.get(partition)
                 self.partitions[partition] = back if back is not None else Cursor(partition, self.next_stamp())
+                self.set_aside.pop(partition, None)
                 self.partitions[partition].custody = PartitionCustody.ARRIVING if arriving else PartitionCustody.OURS
                 if back is not None and back.has_more:
                     self._turns.join(back)
@@ -153,10 +156,10 @@ class Unread:
         """Take ``partitions`` out of the assignment; the next one may bring them back as they are."""
         self.settle()
         for partition in partitions:
-            cursor = self.partitions.pop(partition)
+            cursor = self.set_aside[partition] = self.partitions[partition]
+            del self.partitions[partition]
             self._turns.leave(cursor)
             cursor.custody = PartitionCustody.ASIDE
-            self.set_aside[partition] = cursor
         self.handout.attend()
 
     def drop_aside(self, *, but_pause: bool = False) -> frozenset[TopicPartition]:

@@ -16,7 +16,8 @@ from ...values import field, frozen
 from ..background_calls import BackgroundCalls
 from ..callbacks import Deserializers
 from ..inbox import Inbox
-from ..lifecycle.lifecycle import Lifecycle
+from ..lifecycle.lifecycle import Lifecycle, Phase
+from ..lifecycle.metrics import of_stopped
 from ..lifecycle.otlp import source_of
 from ..lifecycle.ownership import CallGuard, Ownership
 from ..lifecycle.runtime import Runtime, TaskRuntime, ThreadRuntime
@@ -48,7 +49,9 @@ class ShareParts:
 
     def measure(self, now: float) -> dict[str, dict[str, float]]:
         """Return the metrics as of ``now``. From any thread."""
-        return self.metrics.snapshot(now, self.custody.counts, self.guard.lifecycle.boundary.last_poll(now))
+        lifecycle = self.guard.lifecycle
+        found = self.metrics.snapshot(now, self.custody.counts, lifecycle.boundary.last_poll(now))
+        return of_stopped(found) if lifecycle.phase is Phase.CLOSED else found
 
 
 def assemble_share(

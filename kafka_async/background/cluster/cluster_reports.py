@@ -18,6 +18,10 @@ from .cluster_view import ClusterView
 
 _MISSING: Final = "assigned partitions"
 """Outage of partitions that their topics do not have."""
+_LEADERLESS: Final = "partitions without a leader"
+"""Outage of partitions of which nothing can be read, since no broker leads them."""
+_ELECTION: Final = 3.0
+"""Seconds that an election may take until it is worth a line."""
 
 
 @define(eq=False)
@@ -34,6 +38,7 @@ class ClusterReports:
     _published: ClusterDescription | None = field(default=None, init=False)
     _unreachable_since: float | None = field(default=None, init=False)
     _missing_since: dict[TopicPartition, float] = field(factory=dict, init=False)
+    _leaderless_since: dict[TopicPartition, float] = field(factory=dict, init=False)
 
     def publish(self, now: float) -> None:
         """Publish what changed since the last turn."""
@@ -47,6 +52,7 @@ class ClusterReports:
             self._version = self.cluster.version
             self._publish_cluster()
             self._report_missing(now)
+            self._report_leaderless(now)
 
     def _publish_cluster(self) -> None:
         """Publish only changes: an application that does not read must not find an event per metadata answer."""
@@ -77,6 +83,19 @@ class ClusterReports:
             text, first = "assigned partitions do not exist; asking again", confirmed[min(confirmed)]
             which = frozenset(confirmed)
             self.trace(Fault(now=now, text=text, error=first, subject="fetch", outage=_MISSING, partitions=which))
+
+    def _report_leaderless(self, now: float) -> None:
+        """Nothing is asked of a partition without a leader, so nothing else would say why no records come."""
+        before, assigned = self._leaderless_since, self.subscription.partitions
+        found = {partition: error for partition in assigned if (error := self.cluster.leaderless(partition)) is not None}
+        # A topic that is gone altogether has no leaders either.
+        lasting = {partition for partition in before.keys() & assigned.keys() if self.cluster.leader(partition) is None}
+        self._leaderless_since = {partition: before.get(partition, now) for partition in found.keys() | lasting}
+        if back := frozenset(before.keys() & assigned.keys() - self._leaderless_since.keys()):
+            self.trace(Recovered(now=now, outage=_LEADERLESS, subject="fetch", partitions=back))
+        if which := frozenset(partition for partition in found if now - self._leaderless_since[partition] >= _ELECTION):
+            text = "assigned partitions have no leader, so nothing of them can be read; asking again"
+            self.trace(Fault(now=now, text=text, error=found[min(which)], subject="fetch", outage=_LEADERLESS, partitions=which))
 
     def _has_partitions(self, topic: str) -> bool:
         known = self.cluster.topics.get(topic)

@@ -121,6 +121,34 @@ def test_a_partition_that_is_assigned_no_more_is_not_missing() -> None:
     assert world.traced() == []
 
 
+def test_partitions_that_stay_without_a_leader_are_said_and_their_end_too() -> None:
+    world = World()
+    world.subscription.assign({A: 1, B: 1})
+    world.learn(1, -1, now=0.0)
+    world.learn(1, -1, now=2.0)
+    assert world.traced() == [], "an election may take so long"
+    world.learn(1, -1, now=3.0)
+    (fault,) = world.traced()
+    assert isinstance(fault, Fault)
+    assert (fault.outage, fault.partitions) == ("partitions without a leader", {B})
+    assert "has no leader; its replicas are on brokers" in str(fault.error)
+    world.learn(gone=True, now=4.0)
+    assert world.traced() == [], "a topic that is gone has no leaders either"
+    world.learn(1, 2, now=5.0)
+    (recovered,) = world.traced()
+    assert isinstance(recovered, Recovered)
+    assert (recovered.outage, recovered.partitions) == ("partitions without a leader", {B})
+
+
+def test_a_partition_that_is_assigned_no_more_needs_no_leader() -> None:
+    world = World()
+    world.subscription.assign({B: 1})
+    world.learn(1, -1, now=0.0)
+    world.subscription.assign({A: 2})
+    world.learn(1, -1, now=10.0)
+    assert world.traced() == []
+
+
 def test_a_snapshot_has_the_cluster_and_each_owned_partition() -> None:
     world = World()
     world.subscription.assign({A: 1, B: 1})
