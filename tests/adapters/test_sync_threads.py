@@ -1,4 +1,4 @@
-"""The blocking consumers and other threads: what may be asked while one of them has the consumer."""
+"""The blocking consumers and other threads: what may be asked while one of them has the consumer, and once processing is over."""
 
 import threading
 import time
@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from kafka_async import ConsumerState
-from kafka_async.errors import IllegalStateError
+from kafka_async.adapters.sync import Processing
+from kafka_async.errors import IllegalStateError, ProcessingError
 from kafka_async.sync import KafkaConsumer, ShareConsumer
 from kafka_async.testing import Cluster, ThreadedCluster
 
@@ -100,3 +101,60 @@ def test_a_health_check_is_answered_while_another_thread_processes(made: Any, br
     processor.join(PATIENCE)
     assert not processor.is_alive()
     assert len(inside) == 1
+
+
+# --- processing that is over ---------------------------------------------------------------------------------------------------
+
+
+def is_over(run: Processing) -> None:
+    """Call all that a second signal, or a thread that comes late, may call. Each call returns at once."""
+    for late in (run.stop, run.wait, run.drain, run.pause, run.resume, run.abort):
+        late()
+        caller = threading.Thread(target=late)
+        caller.start()
+        caller.join(PATIENCE)
+        assert not caller.is_alive()
+
+
+@both
+def test_after_the_block_the_statistics_stay_and_a_late_stop_does_nothing(made: Any, brokers: str) -> None:
+    handled = threading.Event()
+    with consumer_of(made, brokers) as consumer:
+        with consumer.processing(lambda record: handled.set()) as run:
+            assert handled.wait(PATIENCE)
+            run.drain()
+            run.stop()
+            run.wait()
+        is_over(run)
+        assert run.statistics().handled == 1
+        assert consumer.getmany() == {}, "it is used as before"
+    is_over(run)
+    assert run.statistics().handled == 1
+
+
+@both
+def test_once_processing_has_failed_the_statistics_stay_and_a_late_stop_does_nothing(made: Any, brokers: str) -> None:
+    def fail(record: Any) -> None:
+        raise ValueError("no")
+
+    def process(run: Processing) -> None:
+        with run:
+            run.wait()
+            is_over(run)
+
+    with consumer_of(made, brokers) as consumer:
+        run = consumer.processing(fail)
+        with pytest.raises(ProcessingError):
+            process(run)
+        is_over(run)
+        assert run.statistics().failures == 1
+    is_over(run)
+    assert run.statistics().failures == 1
+
+
+def test_a_processing_that_was_not_begun_says_so(brokers: str) -> None:
+    consumer = consumer_of(KafkaConsumer, brokers)
+    run = consumer.processing(print)
+    for early in (run.stop, run.statistics):
+        with pytest.raises(IllegalStateError, match="enter the block first"):
+            early()
