@@ -180,7 +180,8 @@ class Processing:
 
     A ``with`` block: the handlers run while its body runs. When it is left, no more handlers start, running ones get
     ``drain_timeout_ms``, and what is done is committed; a second ``KeyboardInterrupt`` meanwhile gives up those that run. If
-    processing fails, ``wait`` returns and the block raises the cause. The methods may be called from any thread.
+    processing fails, ``wait`` returns and the block raises the cause. The methods may be called from any thread. Once processing is
+    over, ``statistics`` returns the last ones, and the others do nothing.
     """
 
     def __init__(self, seat: Seat, make: "Callable[[], AsyncProcessing]") -> None:
@@ -261,16 +262,22 @@ class Processing:
         return self._run
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function, or await a coroutine function, on the event loop of our thread."""
+        """Call a function, or await a coroutine function, on the event loop of our thread, unless processing has ended."""
         assert self._portal is not None  # noqa: S101 - entered
-        called = self._portal.start_task_soon(function, *arguments)
+        if self._ended.done():
+            return None
+        try:
+            called = self._portal.start_task_soon(function, *arguments)
+        except RuntimeError:
+            if self._ended.done():  # and our thread with it, just now
+                return None
+            raise
         _wait_for(called)
         return called.result()
 
     def statistics(self) -> "ProcessingStatistics":
         """Return one frozen snapshot of what is going on."""
-        found: ProcessingStatistics = self._call(self._begun()[0].statistics)
-        return found
+        return self._begun()[0].statistics()
 
     def metrics(self) -> dict[str, dict[str, float]]:
         """Return ``statistics`` as a group of metrics."""
@@ -589,4 +596,4 @@ class KafkaConsumer(Generic[K, V]):
 
     metrics = looking(AsyncConsumer.metrics)
     client_instance_id = blocking(AsyncConsumer.client_instance_id)
-    statistics = forwarding(AsyncConsumer.statistics)
+    statistics = looking(AsyncConsumer.statistics)

@@ -153,4 +153,4 @@ class ShareConsumer(Generic[K, V]):
 
     metrics = looking(AsyncConsumer.metrics)
     client_instance_id = blocking(AsyncConsumer.client_instance_id)
-    statistics = forwarding(AsyncConsumer.statistics)
+    statistics = looking(AsyncConsumer.statistics)

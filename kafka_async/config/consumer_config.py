@@ -278,8 +278,10 @@ class ConsumerConfig:
 
         Keys and values are Java's: ``group.id``, ``sasl.jaas.config``, ``ssl.truststore.location`` with
         ``ssl.truststore.type=PEM``, names of Java's assignors and of its deserializers of bytes and strings. ``options`` are added
-        and override the file. Keys that mean something to Java only are ignored. The file may be shared with a producer: one INFO
-        line of the logger ``kafka_async`` names the keys that only producers have.
+        and override the file, also what would be refused there: ``value_deserializer`` takes the place of a Java class,
+        ``sasl_oauth_token_provider`` of a login module, ``ssl_cafile`` of a truststore. Keys that mean something to Java only are
+        ignored. The file may be shared with a producer: one INFO line of the logger ``kafka_async`` names the keys that only
+        producers have.
 
         Raises ``OSError`` if the file cannot be read, ``TypeError`` for an unknown key, naming the nearest known one,
         ``KafkaConfigurationError`` for a key without a counterpart here, with what to use instead, and ``ValueError`` for a bad
@@ -287,7 +289,7 @@ class ConsumerConfig:
         """
         from .sources import properties_options
 
-        return cls.of(**{**properties_options(path, option_texts()), **options})
+        return cls.of(**{**properties_options(path, option_texts(), options), **options})
 
     def with_client_id(self, client_id: str) -> "ConsumerConfig":
         """Return this configuration with a client id that was made for it. It does not count as given."""

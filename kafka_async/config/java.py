@@ -13,6 +13,7 @@ from typing import Any, Final
 from ..errors import KafkaConfigurationError
 from ..values import frozen
 from .jaas import Login, parse_login
+from .security import TLS
 from .spelling import did_you_mean
 from .stores import authorities, identity
 
@@ -105,6 +106,29 @@ _REFUSED: Final[Mapping[str, str]] = {
 }
 """Options of Java without a counterpart by the same name, and what to use. The ``Dialect`` fills in the braces."""
 
+_TRUST: Final = ("ssl_cafile", "ssl_truststore_certificates")
+_IDENTITY: Final = ("ssl_certfile", "ssl_keystore_certificate_chain", "ssl_keystore_key")
+_ENGINE: Final = "ssl_engine_factory_class"
+
+
+def _store(name: str, *others: str) -> tuple[str, ...]:
+    return (*(f"{name}_{what}" for what in ("location", "type", "password")), _ENGINE, *others)
+
+
+_IN_PLACE_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "interceptors": ("interceptor_classes",),
+    "sasl_oauth_token_provider": (_JAAS, _HANDLER, _CLIENT, _RETRIEVER, "sasl_login_class"),
+    "sasl_kerberos_principal": (_JAAS,),
+    "sasl_kerberos_keytab": (_JAAS,),
+    "ssl_cafile": _store("ssl_truststore", *_TRUST),
+    "ssl_truststore_certificates": _store("ssl_truststore", *_TRUST),
+    "ssl_certfile": _store("ssl_keystore", *_IDENTITY),
+    "ssl_keystore_certificate_chain": _store("ssl_keystore", "ssl_certfile"),
+    "ssl_ciphers": ("ssl_cipher_suites",),
+    "ssl_context": (*TLS, *(name for name in (*NAMES, *_REFUSED) if name.startswith("ssl_")), "security_providers"),
+}
+"""What an option that a program gives takes the place of. All of it would be refused besides that option, or have no effect."""
+
 _USE_INSTEAD: Final[Mapping[str, str]] = {
     "Krb5LoginModule": "{p}sasl.kerberos.principal and {p}sasl.kerberos.keytab (without them: the tickets of the process)",
     "IAMLoginModule": "{tokens}; kafka_async.MskTokenProvider makes those of Amazon MSK",
@@ -129,6 +153,13 @@ class Dialect:
     """Makes the provider of tokens for Amazon MSK of a region, ``profile``, ``role_arn`` and ``session_name``, if there is one."""
     is_reference: Callable[[str, str], bool] = lambda name, text: False
     """Returns, for an option's name and text, whether the text only refers to the value."""
+    given: frozenset[str] = frozenset()
+    """Options that the program gives besides, which count more."""
+
+    @property
+    def replaced(self) -> frozenset[str]:
+        """Options, Java's and ours, in whose place are ``given`` ones."""
+        return frozenset(name for option in self.given for name in _IN_PLACE_OF.get(option, ()))
 
     @property
     def refused(self) -> dict[str, str]:
@@ -146,6 +177,8 @@ class Dialect:
         to use in its place, never a value that may be secret.
         """
         ours = {name: text for name, text in java.items() if name not in NAMES}
+        if "sasl_oauth_token_provider" in self.given and ours.get(_MECHANISM) == MSK:
+            ours[_MECHANISM] = "OAUTHBEARER"
         if _JAAS in java:
             if self._of_msk(java) or self.is_reference(_JAAS, java[_JAAS]):
                 ours[_JAAS] = java[_JAAS]
@@ -231,7 +264,7 @@ class Dialect:
             option = f"sasl_plain_{name}"
             if name in login.options:
                 found[option] = login.options[name]
-            elif option not in ours:
+            elif option not in ours and option not in self.given:
                 text = '{p}sasl.jaas.config: {kind} has no {name}; expected {name}="...", or {option}'
                 raise self._wrong(text, kind=login.kind, name=name, option=self.dotted(option))
         return found

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..errors import KafkaConfigurationError
+from ..values import evolve
 from .java import MEANINGLESS, PRODUCERS, Dialect, nearest_name
 from .java import NAMES as JAVA_NAMES
 from .properties import parse_properties
@@ -50,8 +51,8 @@ def environment_options(prefix: str, texts: OptionTexts, environment: Mapping[st
     return found
 
 
-def properties_options(path: str | PathLike[str], texts: OptionTexts) -> dict[str, Any]:
-    """Return the options that a properties file holds; see ``ConsumerConfig.from_properties``.
+def properties_options(path: str | PathLike[str], texts: OptionTexts, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the options that a properties file holds, without ``given`` ones; see ``ConsumerConfig.from_properties``.
 
     The file is read as UTF-8 or, if it is not valid UTF-8, as Latin-1, as Java reads it.
     """
@@ -61,7 +62,7 @@ def properties_options(path: str | PathLike[str], texts: OptionTexts) -> dict[st
     except UnicodeDecodeError:
         text = data.decode("latin-1")
     try:
-        return options_of_properties(parse_properties(text), texts, f"{os.fspath(path)}: ")
+        return options_of_properties(parse_properties(text), texts, f"{os.fspath(path)}: ", given)
     except ValueError as error:
         raise ValueError(f"{os.fspath(path)}: {error}") from None
     except TypeError as error:
@@ -70,8 +71,12 @@ def properties_options(path: str | PathLike[str], texts: OptionTexts) -> dict[st
         raise KafkaConfigurationError(f"{os.fspath(path)}: {error}") from None
 
 
-def options_of_properties(properties: Mapping[str, str], texts: OptionTexts, origin: str = "") -> dict[str, Any]:
+def options_of_properties(
+    properties: Mapping[str, str], texts: OptionTexts, origin: str = "", given: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Return the options for keys and values as Java has them. Raises as ``ConsumerConfig.from_properties`` does.
+
+    What the ``given`` options take the place of is left out, even if it would be refused: the error says to give these options.
 
     One INFO line, which begins with ``origin``, names the keys that only producers have.
     """
@@ -79,9 +84,12 @@ def options_of_properties(properties: Mapping[str, str], texts: OptionTexts, ori
     if for_producers:
         _logger.info("%signored, because only producers have them: %s", origin, ", ".join(for_producers))
     names = texts.names
+    given = given or {}
+    dialect = evolve(_FILE, given=frozenset(name for name, value in given.items() if value is not None))
+    replaced = dialect.replaced.union(name for name in _CLASSES if name in given)
     known: dict[str, str] = {}
     options: dict[str, Any] = {}
-    for key, value in properties.items():
+    for key, value in ((key, value) for key, value in properties.items() if option_name(key) not in replaced):
         name, text = option_name(key), value.strip()  # as Java's ConfigDef does, passwords included
         if name in _REFUSED:
             raise KafkaConfigurationError(f"{key} is not supported: {_REFUSED[name]}")
@@ -94,8 +102,8 @@ def options_of_properties(properties: Mapping[str, str], texts: OptionTexts, ori
             known[name] = _CASES.get(name, str)(text)
         elif name not in MEANINGLESS and name not in PRODUCERS:
             raise TypeError(_unknown(key, text, names))
-    ours = _FILE.with_stores(_FILE.in_our_words(known))
-    return options | {name: texts.value(name, text, _FILE.dotted(name)) for name, text in ours.items()}
+    ours = dialect.with_stores(dialect.in_our_words(known))
+    return options | {name: texts.value(name, text, dialect.dotted(name)) for name, text in ours.items() if name not in given}
 
 
 def _unknown(key: str, text: str, names: frozenset[str]) -> str:

@@ -25,6 +25,7 @@ _CLOCK: Final = "the broker needs a new certificate, or is this machine's clock 
 
 # OpenSSL's X509_V_ERR codes: what a person can do about them.
 _ADVICE: Final = {
+    2: _TRUST,  # the issuer of an authority is unknown
     3: "ssl_crlfile has no list of the authority that signed it",
     9: _CLOCK,  # not yet valid
     10: _CLOCK,  # expired
@@ -63,6 +64,8 @@ def verifying_context() -> ssl.SSLContext:
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # Any certificate that is given is trusted, as in Java: an intermediate authority without its root, or the broker's own.
+    context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
     return context
 
 

@@ -1,6 +1,7 @@
 """Options from environment variables and properties files: the same checks, clear errors, and no secret in any of them."""
 
 import logging
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,77 @@ def test_a_file_of_a_consumer_alone_logs_nothing(written: Any, caplog: pytest.Lo
 def test_what_the_program_gives_wins_over_a_file(written: Any) -> None:
     made = ConsumerConfig.from_properties(written("group.id=a\nclient.id=c"), group_id="b", value_deserializer=bytes.decode)
     assert (made.group_id, made.client_id, made.value_deserializer) == ("b", "c", bytes.decode)
+
+
+def token() -> str:
+    return "token"
+
+
+CONTEXT = ssl.create_default_context()
+OF_AWS = f"""
+security.protocol=SASL_SSL
+sasl.mechanism=AWS_MSK_IAM
+sasl.jaas.config=software.amazon.msk.auth.iam.IAMLoginModule required awsProfileName="{SECRET}";
+sasl.client.callback.handler.class=software.amazon.msk.auth.iam.IAMClientCallbackHandler
+"""
+OF_KERBEROS = f"""
+security.protocol=SASL_SSL
+sasl.mechanism=GSSAPI
+sasl.jaas.config=com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true keyTab="{SECRET}";
+"""
+JKS = f"""
+security.protocol=SSL
+ssl.truststore.location=/nowhere/trust.jks
+ssl.truststore.password={SECRET}
+"""
+BOTH_JKS = f"""{JKS}
+ssl.keystore.location=/nowhere/key.jks
+ssl.keystore.password={SECRET}
+ssl.endpoint.identification.algorithm=
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "made"),
+    [
+        ("value.deserializer=com.example.Avro", {"value_deserializer": bytes.decode}, {}),
+        ("key.deserializer=com.example.Avro", {"key_deserializer": None}, {}),
+        ("interceptor.classes=com.example.Audit", {"interceptors": ()}, {}),
+        ("max.poll.records=many", {"max_poll_records": 5}, {}),
+        (OF_AWS, {"sasl_oauth_token_provider": token}, {"sasl_mechanism": "OAUTHBEARER"}),
+        (OF_AWS, {"sasl_oauth_token_provider": token, "sasl_mechanism": "OAUTHBEARER"}, {}),
+        (f"{OF_AWS}sasl.login.class=com.example.Login", {"sasl_oauth_token_provider": token}, {}),
+        (OF_KERBEROS, {"sasl_kerberos_principal": "me@EXAMPLE.ORG", "sasl_kerberos_keytab": "/etc/me.keytab"}, {}),
+        (OF_KERBEROS, {"sasl_kerberos_principal": "me@EXAMPLE.ORG"}, {"sasl_mechanism": "GSSAPI"}),
+        (JKS, {"ssl_cafile": "/etc/ca.pem"}, {}),
+        (JKS, {"ssl_truststore_certificates": "-----BEGIN CERTIFICATE-----"}, {"ssl_cafile": None}),
+        (BOTH_JKS, {"ssl_cafile": "/etc/ca.pem", "ssl_certfile": "/etc/me.pem"}, {"ssl_check_hostname": False}),
+        (BOTH_JKS, {"ssl_context": CONTEXT}, {"ssl_check_hostname": True}),
+        ("security.protocol=SSL\nssl.cipher.suites=TLS_RSA", {"ssl_ciphers": "HIGH"}, {}),
+        ("security.protocol=SSL\nssl.engine.factory.class=com.example.Tls", {"ssl_context": CONTEXT}, {}),
+        ("security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.certificates=-----BEGIN", {"ssl_cafile": "/a"}, {}),
+    ],
+)
+def test_what_the_program_gives_wins_over_what_is_refused_in_a_file(
+    text: str, given: dict[str, Any], made: dict[str, Any], written: Any
+) -> None:
+    path = written(f"group.id=a\n{text}")
+    config = ConsumerConfig.from_properties(path, **given)
+    expected = {"group_id": "a", **given, **made}
+    assert {name: getattr(config, name) for name in expected} == expected
+    with pytest.raises((ValueError, KafkaConfigurationError)):
+        ConsumerConfig.from_properties(path)
+
+
+def test_a_login_of_a_file_is_completed_by_what_the_program_gives(written: Any) -> None:
+    path = written(
+        "security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-256\n"
+        f'sasl.jaas.config={PACKAGE}.scram.ScramLoginModule required username="alice";'
+    )
+    config = ConsumerConfig.from_properties(path, sasl_plain_password=SECRET, sasl_oauth_token_provider=None)
+    assert (config.sasl_plain_username, config.sasl_plain_password) == ("alice", SECRET)
+    with pytest.raises(KafkaConfigurationError, match="ScramLoginModule has no password"):
+        ConsumerConfig.from_properties(path, sasl_plain_username="alice")
 
 
 def test_a_file_is_utf8_or_else_what_java_reads(written: Any) -> None:

@@ -124,6 +124,23 @@ def test_the_authority_of_a_file_is_trusted(files: Files, version: ssl.TLSVersio
     handshake(made(ssl_truststore_certificates=text(files, "ca.pem")), server)
 
 
+def test_an_intermediate_authority_or_the_brokers_own_certificate_is_trusted_without_the_root() -> None:
+    """As Java does with any certificate in a truststore."""
+    root = trustme.CA()
+    intermediate = root.create_child_ca()
+    leaf = intermediate.issue_cert("broker.example.org")
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    leaf.configure_cert(server)
+    for anchor in (root.cert_pem, intermediate.cert_pem, leaf.cert_chain_pems[0]):
+        handshake(made(ssl_truststore_certificates=anchor.bytes().decode()), server)
+    for stranger in (trustme.CA().cert_pem, root.issue_cert("broker.example.org").cert_chain_pems[0]):
+        with pytest.raises(ssl.SSLCertVerificationError) as caught:
+            handshake(made(ssl_truststore_certificates=stranger.bytes().decode()), server)
+        assert "ssl_cafile" in str(tls_error("broker:9093", caught.value))
+    with pytest.raises(ssl.SSLCertVerificationError, match="not valid for"):
+        handshake(made(ssl_truststore_certificates=leaf.cert_chain_pems[0].bytes().decode()), server, "elsewhere.example.org")
+
+
 def test_other_authorities_are_not_trusted(files: Files) -> None:
     with pytest.raises(ssl.SSLCertVerificationError):
         handshake(made(), server_context(files))

@@ -14,7 +14,7 @@ import typer
 from ...config import ConsumerConfig
 from ...config.consumer_config import NAMES, nearest_option, option_texts
 from ...config.sources import properties_options
-from ...config.texts import OBJECTS, option_name
+from ...config.texts import option_name
 from ...errors import KafkaError
 from .launch import on_disk
 
@@ -53,6 +53,8 @@ CommandConfig: TypeAlias = Annotated[
 _FILES: Final = ("file", "keytab")
 """How the options that name a file end."""
 _NAME: Final = re.compile(r"[a-z]+([._][a-z]+)*")
+_AS_BYTES: Final = {"key_deserializer": None, "value_deserializer": None, "interceptors": ()}
+"""Keys and values stay bytes here, whatever classes a file of Java's has for them."""
 
 
 def consumer_options(
@@ -67,10 +69,10 @@ def consumer_options(
     ``None`` in ``chosen`` means not chosen. Raises ``typer.BadParameter`` for an option that is unknown, has no value or takes a
     Python object.
     """
+    typed = {name: value for name, value in (chosen or {}).items() if value is not None} | dict(map(setting, settings or ()))
     options = dict(defaults or {})
-    options |= _from_file(file) if file is not None else {}
-    options |= {name: value for name, value in (chosen or {}).items() if value is not None}
-    options |= dict(map(setting, settings or ()))
+    options |= _from_file(file, typed) if file is not None else {}
+    options |= typed
     try:
         ConsumerConfig.from_options(options)
     except (ValueError, TypeError) as error:
@@ -78,14 +80,13 @@ def consumer_options(
     return options
 
 
-def _from_file(path: Path) -> Mapping[str, Any]:
+def _from_file(path: Path, typed: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
-        options = properties_options(path, option_texts())
+        return properties_options(path, option_texts(), {**_AS_BYTES, **typed})
     except OSError as error:
         raise typer.BadParameter(f"{path}: {error.strerror}") from None
     except (ValueError, TypeError, KafkaError) as error:
         raise typer.BadParameter(str(error)) from None
-    return {name: value for name, value in options.items() if name not in OBJECTS}  # keys and values stay bytes here
 
 
 def setting(text: str) -> tuple[str, Any]:

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import anyio.to_thread
 
-from ...errors import AuthenticationFailedError, KafkaConnectionError
+from ...errors import AuthenticationFailedError, KafkaConnectionError, said
+from .conversation import shown
 from .tokens import CachingTokenProvider, Token
 
 _REGION: Final = re.compile(r"[a-z0-9-]+")
@@ -44,12 +45,16 @@ class MskTokenProvider(CachingTokenProvider):
     async def fetch(self) -> Token:
         """Return a new token. Raises ``AuthenticationFailedError`` if AWS's signer finds no credentials, and
         ``KafkaConnectionError`` if it had found some before: it says the same of a metadata service that is slow for a moment.
+        So it does, with AWS's reason, for all else that the signer raises, such as a role that cannot be assumed now.
         """
         try:
             value, expires_at_ms = await anyio.to_thread.run_sync(self._sign, abandon_on_cancel=True)
         except (AttributeError, ValueError) as error:  # what the signer raises for credentials that are None or empty
             kind = KafkaConnectionError if self._had_credentials else AuthenticationFailedError
             raise kind(f"Amazon MSK in {self._region}: no AWS credentials were found") from error
+        except Exception as error:  # botocore's; it is imported by the signer alone
+            reason = f"{type(error).__name__}: {shown(said(error))}"
+            raise KafkaConnectionError(f"Amazon MSK in {self._region}: {reason}") from error
         self._had_credentials = True
         return Token(value=value, lifetime=expires_at_ms / 1000 - time.time())
 

@@ -60,6 +60,21 @@ def test_what_was_typed_wins_over_the_file_and_the_file_over_the_default(tmp_pat
     }
 
 
+def test_a_file_of_a_java_consumer_is_taken_although_its_classes_are_not_loaded(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "client.id=web\nkey.deserializer=org.apache.kafka.common.serialization.StringDeserializer\n"
+        "value.deserializer=io.confluent.kafka.serializers.KafkaAvroDeserializer\ninterceptor.classes=com.example.Audit\n"
+        "security.protocol=SSL\nssl.truststore.location=/nowhere/trust.jks\n"
+    )
+
+    options = consumer_options(["ssl.cafile=/etc/ca.pem"], file=file)
+
+    assert options == {"client_id": "web", "security_protocol": "SSL", "ssl_cafile": "/etc/ca.pem"}
+    with pytest.raises(typer.BadParameter, match=r"ssl\.truststore\.location"):
+        consumer_options(None, file=file)
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [

@@ -3,14 +3,17 @@
 import base64
 import sys
 import threading
+import time
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError
 
 from kafka_async.errors import AuthenticationFailedError, KafkaConnectionError
 from kafka_async.network.sasl.msk import MskTokenProvider
 from kafka_async.network.sasl.oauthbearer import Bearer, first_message
+from kafka_async.network.sasl.tokens import CachingTokenProvider, Token
 
 KEY, SECRET = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"  # AWS's own example
 
@@ -87,6 +90,60 @@ async def test_without_credentials_trying_again_is_useless(monkeypatch: pytest.M
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     with pytest.raises(AuthenticationFailedError, match="Amazon MSK in eu-west-1: no AWS credentials"):
         await MskTokenProvider("eu-west-1").token()
+
+
+class Later(CachingTokenProvider):
+    """Keeps tokens for Amazon MSK, by a clock that can be moved on."""
+
+    def __init__(self) -> None:
+        self.later = 0.0
+        super().__init__(clock=lambda: time.time() + self.later)
+        self._tokens = MskTokenProvider("eu-west-1", role_arn="arn:aws:iam::123456789012:role/billing")
+
+    async def fetch(self) -> Token:
+        return await self._tokens.fetch()
+
+
+@pytest.fixture
+def roles(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
+    """What AWS answers to those who want to assume a role; a token if it is empty."""
+    from aws_msk_iam_sasl_signer import MSKAuthTokenProvider
+
+    raised: list[Exception] = []
+
+    def generate(region: str, role_arn: str, session_name: str) -> Any:
+        if raised:
+            raise raised[0]
+        return "token", (time.time() + 900) * 1000
+
+    monkeypatch.setattr(MSKAuthTokenProvider, "generate_auth_token_from_role_arn", generate)
+    return raised
+
+
+THROTTLED = ClientError({"Error": {"Code": "Throttling", "Message": "Rate exceeded"}}, "AssumeRole")
+UNREACHABLE = EndpointConnectionError(endpoint_url="https://sts.amazonaws.com/")
+
+
+@pytest.mark.parametrize("error", [THROTTLED, UNREACHABLE])
+async def test_while_aws_gives_no_new_token_the_old_one_is_used(roles: list[Exception], error: Exception) -> None:
+    provider = Later()
+    assert await provider.token() == "token"
+    roles.append(error)
+    provider.later = 0.85 * 900
+    assert await provider.token() == "token"
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (THROTTLED, r"ClientError: An error occurred \(Throttling\) when calling the AssumeRole operation: Rate exceeded"),
+        (UNREACHABLE, "EndpointConnectionError: Could not connect to the endpoint URL"),
+    ],
+)
+async def test_why_aws_gives_no_token_is_shown(roles: list[Exception], error: Exception, reason: str) -> None:
+    roles.append(error)
+    with pytest.raises(KafkaConnectionError, match=f"Amazon MSK in eu-west-1: {reason}"):
+        await Later().token()
 
 
 @pytest.mark.parametrize("region", ["", "evil.com/?", "EU WEST"])

@@ -1,0 +1,160 @@
+"""The blocking consumers and other threads: what may be asked while one of them has the consumer, and once processing is over."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kafka_async import ConsumerState
+from kafka_async.adapters.sync import Processing
+from kafka_async.errors import IllegalStateError, ProcessingError
+from kafka_async.sync import KafkaConsumer, ShareConsumer
+from kafka_async.testing import Cluster, ThreadedCluster
+
+PATIENCE = 20.0
+both = pytest.mark.parametrize("made", [KafkaConsumer, ShareConsumer])
+
+
+@pytest.fixture
+def brokers() -> Iterator[str]:
+    cluster = Cluster()
+    cluster.topic("t")
+    cluster.group("g", share_auto_offset_reset="earliest")
+    cluster.produce("t", value=b"0")
+    with ThreadedCluster(cluster) as served:
+        yield served.bootstrap
+
+
+def consumer_of(made: Any, brokers: str) -> Any:
+    options = {"auto_offset_reset": "earliest"} if made is KafkaConsumer else {}
+    return made("t", bootstrap_servers=brokers, group_id="g", **options)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    ends = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < ends
+        threading.Event().wait(0.01)
+
+
+def is_taken(consumer: Any) -> bool:
+    """Whether another thread has the consumer."""
+    try:
+        consumer.getmany()
+    except IllegalStateError:
+        return True
+    return False
+
+
+def answers(consumer: Any) -> None:
+    """Ask all that a health check may want to know."""
+    assert consumer.ready
+    assert consumer.alive
+    assert consumer.subscription() == frozenset({"t"})
+    assert consumer.statistics().state is consumer.state
+    assert consumer.metrics()
+
+
+@both
+def test_a_health_check_is_answered_while_another_thread_waits_for_a_record(made: Any, brokers: str) -> None:
+    consumer = consumer_of(made, brokers)
+    seen: list[bytes] = []
+
+    def read() -> None:
+        while consumer.state is not ConsumerState.CLOSED:
+            try:
+                for record in consumer:
+                    seen.append(record.value)  # noqa: PERF401  # an error must not lose what was seen
+            except IllegalStateError:
+                pass  # we were just asking whether the consumer is taken
+
+    with consumer:
+        reader = threading.Thread(target=read)
+        reader.start()
+        until(lambda: bool(seen))
+        until(lambda: is_taken(consumer) and consumer.ready)
+        answers(consumer)
+    reader.join(PATIENCE)
+    assert not reader.is_alive()
+
+
+@both
+def test_a_health_check_is_answered_while_another_thread_processes(made: Any, brokers: str) -> None:
+    consumer = consumer_of(made, brokers)
+    handling, go_on = threading.Event(), threading.Event()
+    inside: list[Any] = []
+
+    def handle(record: Any) -> None:
+        inside.append(consumer.statistics())  # a handler may ask too
+        handling.set()
+        go_on.wait(PATIENCE)
+
+    with consumer:
+        processor = threading.Thread(target=consumer.process, args=(handle,))
+        processor.start()
+        assert handling.wait(PATIENCE)
+        assert is_taken(consumer)
+        answers(consumer)
+        go_on.set()
+    processor.join(PATIENCE)
+    assert not processor.is_alive()
+    assert len(inside) == 1
+
+
+# --- processing that is over ---------------------------------------------------------------------------------------------------
+
+
+def is_over(run: Processing) -> None:
+    """Call all that a second signal, or a thread that comes late, may call. Each call returns at once."""
+    for late in (run.stop, run.wait, run.drain, run.pause, run.resume, run.abort):
+        late()
+        caller = threading.Thread(target=late)
+        caller.start()
+        caller.join(PATIENCE)
+        assert not caller.is_alive()
+
+
+@both
+def test_after_the_block_the_statistics_stay_and_a_late_stop_does_nothing(made: Any, brokers: str) -> None:
+    handled = threading.Event()
+    with consumer_of(made, brokers) as consumer:
+        with consumer.processing(lambda record: handled.set()) as run:
+            assert handled.wait(PATIENCE)
+            run.drain()
+            run.stop()
+            run.wait()
+        is_over(run)
+        assert run.statistics().handled == 1
+        assert consumer.getmany() == {}, "it is used as before"
+    is_over(run)
+    assert run.statistics().handled == 1
+
+
+@both
+def test_once_processing_has_failed_the_statistics_stay_and_a_late_stop_does_nothing(made: Any, brokers: str) -> None:
+    def fail(record: Any) -> None:
+        raise ValueError("no")
+
+    def process(run: Processing) -> None:
+        with run:
+            run.wait()
+            is_over(run)
+
+    with consumer_of(made, brokers) as consumer:
+        run = consumer.processing(fail)
+        with pytest.raises(ProcessingError):
+            process(run)
+        is_over(run)
+        assert run.statistics().failures == 1
+    is_over(run)
+    assert run.statistics().failures == 1
+
+
+def test_a_processing_that_was_not_begun_says_so(brokers: str) -> None:
+    consumer = consumer_of(KafkaConsumer, brokers)
+    run = consumer.processing(print)
+    for early in (run.stop, run.statistics):
+        with pytest.raises(IllegalStateError, match="enter the block first"):
+            early()
