@@ -33,6 +33,7 @@ from kafka_async.errors import (
 from .support import A0, A1, B0, Cluster, lookup, options
 
 ALL = ReadAllAvailable()
+A2 = TopicPartition("a", 2)
 
 
 class Query:
@@ -357,6 +358,26 @@ def test_a_partition_that_is_missing_from_one_look_at_topics_is_gone_on_from(cap
     after = query.latest(back)
     assert query.ranges(back, after) == {A1: (23, 24)}
     assert after == {"a": {"0": 12, "1": 24}}
+
+
+@pytest.mark.parametrize("strict", ["true", "false"])
+@pytest.mark.parametrize("look", range(5))
+def test_one_broker_that_does_not_have_a_partition_ends_nothing_and_loses_nothing(
+    look: int, strict: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    there = cluster()
+    query = Query(there, failOnDataLoss=strict, startingOffsets="earliest", subscribePattern="a")
+    start = query.latest(query.reader.initialOffset())
+    there.logs |= {A1: (0, 25), A2: (0, 7)}
+    there.lacking = [set()] * look + [{A0, A1, A2}]
+    taken: dict[TopicPartition, list[int]] = {A1: [], A2: []}
+    for _ in range(3):
+        end = query.latest(start)
+        for partition, (first, stop) in query.ranges(start, end).items():
+            taken[partition] += range(first, stop)
+        start = end
+    assert taken == {A1: list(range(20, 25)), A2: list(range(7))}
+    assert "going on, since failOnDataLoss is false" not in caplog.text
 
 
 def test_a_partition_that_was_missing_and_belongs_to_another_topic_now_is_read_from_its_beginning() -> None:
