@@ -535,6 +535,20 @@ def test_a_small_batch_waits_for_more_or_for_its_time() -> None:
     assert query.latest(end, ReadMinRows(100)) == {"a": {"0": 11, "1": 20}}
 
 
+def test_a_topic_that_is_deleted_and_created_again_while_a_small_batch_waits_is_lost() -> None:
+    there = cluster()
+    there.logs[B0] = (0, 7)
+    query = Query(there, subscribePattern="[ab]", minOffsetsPerTrigger="100", startingOffsets="earliest")
+    end = query.latest(query.reader.initialOffset(), ReadMinRows(100))
+    there.logs[B0] = (0, 9)
+    assert query.latest(end, ReadMinRows(100)) == end
+    del there.logs[B0]
+    assert query.latest(end, ReadMinRows(100)) == end
+    there.logs[B0], there.ids = (0, 200), {"b": 2}
+    with pytest.raises(DataLossError, match="'b' was deleted and created again"):
+        query.latest(end, ReadMinRows(100))
+
+
 def test_available_now_ends_where_the_topics_ended_when_it_began() -> None:
     there = cluster()
     query = Query(there, startingOffsets="earliest", subscribePattern="[ab]", minOffsetsPerTrigger="1000")

@@ -49,6 +49,8 @@ class Lookup:
     """Ids of topics, as of the last look at partitions; ``None``: the cluster has none."""
     _found: frozenset[TopicPartition] = field(default=frozenset(), init=False)
     """The partitions of the last look."""
+    _last_ids: dict[str, Any] = field(factory=dict, init=False)
+    """Ids by name, also of topics that are missing: else one that is created again between two batches passes for the old one."""
     _answered: bool = field(default=False, init=False)
     _reported: set[str] = field(factory=set, init=False)
 
@@ -97,11 +99,12 @@ class Lookup:
         return {partition for partition in self._found if partition not in found or partition.topic in others}
 
     def _is_another(self, name: str, topic_id: Any) -> bool:
-        return topic_id is not None and self.topic_ids.get(name, topic_id) != topic_id
+        return topic_id is not None and self._last_ids.get(name, topic_id) != topic_id
 
     def _check_ids(self, ids: Mapping[str, Any]) -> None:
         others = [name for name, topic_id in ids.items() if self._is_another(name, topic_id)]
         self.topic_ids = dict(ids)
+        self._last_ids |= {name: topic_id for name, topic_id in ids.items() if topic_id is not None}
         for name in others:
             self.lost(f"topic {name!r} {_GONE}")
 

@@ -159,6 +159,17 @@ def test_a_topic_that_was_made_anew_is_noticed() -> None:
         asking.partitions()
 
 
+def test_a_topic_that_was_missing_for_a_while_and_made_anew_is_noticed() -> None:
+    there = cluster()
+    asking = lookup(there, options(subscribePattern="[ab]"))
+    asking.partitions()
+    log = there.logs.pop(B0)
+    assert asking.partitions(first=False) == {A0, A1}
+    there.logs[B0], there.ids = log, {"b": 2}
+    with pytest.raises(DataLossError, match="'b' was deleted and created again"):
+        asking.partitions(first=False)
+
+
 @pytest.mark.parametrize("retries", ["1", "3"])
 def test_what_was_there_at_the_last_look_is_looked_for_as_often_as_the_option_says(retries: str) -> None:
     there = cluster()
