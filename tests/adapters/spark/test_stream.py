@@ -360,6 +360,36 @@ def test_a_partition_that_is_missing_from_one_look_at_topics_is_gone_on_from(cap
     assert after == {"a": {"0": 12, "1": 24}}
 
 
+def restarted(there: Cluster, how: str) -> tuple[Query, dict[str, Any]]:
+    """Return a query that goes on from a checkpoint at the ends of the topics, and that checkpoint."""
+    query, start = Query(there, failOnDataLoss="false", subscribePattern="a"), {"a": {"0": 10, "1": 20}}
+    if how == "a batch is planned again":
+        assert query.ranges({"a": {"0": 7, "1": 20}}, start) == {A0: (7, 10)}
+    else:
+        assert query.latest(start) == start
+    return query, start
+
+
+@pytest.mark.parametrize("how", ["nothing new comes", "a batch is planned again"])
+def test_a_topic_made_anew_after_a_restart_is_read_from_its_beginning_before_a_first_batch_too(how: str) -> None:
+    there = cluster()
+    query, start = restarted(there, how)
+    there.logs, there.ids = {A0: (0, 25), A1: (0, 3)}, {"a": 2}
+    assert query.ranges(start, query.latest(start)) == {A0: (0, 25), A1: (0, 3)}
+
+
+@pytest.mark.parametrize("how", ["nothing new comes", "a batch is planned again"])
+def test_a_partition_that_is_missing_for_a_while_after_a_restart_is_gone_on_from(how: str) -> None:
+    there = cluster()
+    query, start = restarted(there, how)
+    del there.logs[A1]
+    there.logs[A0] = (0, 12)
+    without = query.latest(start)
+    assert query.ranges(start, without) == {A0: (10, 12)}
+    there.logs[A1] = (0, 23)
+    assert query.ranges(without, query.latest(without)) == {A1: (20, 23)}
+
+
 @pytest.mark.parametrize("strict", ["true", "false"])
 @pytest.mark.parametrize("look", range(5))
 def test_one_broker_that_does_not_have_a_partition_ends_nothing_and_loses_nothing(
