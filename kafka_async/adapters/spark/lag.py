@@ -27,7 +27,10 @@ class Lag:
     """The offsets that a query still has to read, as of the planning of its last batch."""
 
     partitions: Mapping[TopicPartition, int]
-    """Offsets between the end of the batch and the end of each partition; not all have a record, as in a compacted topic."""
+    """Offsets between the end of the batch and the end of each partition; not all have a record, as in a compacted topic.
+
+    Of partitions with the same name in several sources, the sum.
+    """
     records_per_second: float
     """How fast the batch was processed."""
 
@@ -76,7 +79,8 @@ def lag(progress: "StreamingQueryProgress | Mapping[str, Any] | None") -> Lag | 
         ends, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
         if ends is not None and latest is not None:
             known = True
-            found |= {partition: max(0, end - ends.get(partition, 0)) for partition, end in latest.items()}
+            for partition, end in latest.items():  # two sources may read one topic, or topics of one name in two clusters
+                found[partition] = found.get(partition, 0) + max(0, end - ends.get(partition, 0))
     return Lag(found, float(reported.get("processedRowsPerSecond") or 0.0)) if known else None
 
 

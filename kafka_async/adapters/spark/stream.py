@@ -168,6 +168,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         while True:
             starts = self._found_initial() if mark.offsets is None else mark.offsets
             latest = self._ends()
+            if mark.offsets is not None:
+                self._note_restart(mark.offsets, latest.ids)
             kept = self._of_topics(latest.ids, starts)
             moved = self._back(latest, kept) | self._anew(latest, starts.keys() - kept.keys())
             begun = {**kept, **moved}
@@ -212,6 +214,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return up to where partitions were read that were missing for a while."""
         back = {partition: self._away[partition] for partition in latest.offsets.keys() & self._away.keys() - starts.keys()}
         return {partition: offset for partition, (offset, topic) in back.items() if latest.ids.get(partition.topic) == topic}
+
+    def _note_restart(self, offsets: Offsets, ids: Mapping[str, Any]) -> None:
+        """After a restart, note where the last batch of the query before ended. Its topics are taken to be those of now."""
+        if not self._handed_out:
+            self._handed_out.append(Known(offsets, ids))
 
     def _note_away(self, latest: Known, starts: Offsets) -> None:
         ids = self._ids_of(starts)
@@ -311,6 +318,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._check_gone(starts, starts.keys() - stops.keys() | stops.keys() - begins.keys())
         # A topic that was made anew since then has nothing of this batch: what it holds is read from its beginning with the next.
         ids = {**self._ids_of(stops), **self._ids_now()}
+        self._note_restart(stops, ids)
         there = self._of_topics(ids, stops)
         ranges = [
             evolve(self._range(partition, starts, stops[partition], begin), topic_id=ids.get(partition.topic))

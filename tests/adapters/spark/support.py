@@ -37,6 +37,8 @@ class Cluster:
     """What the next answers to where partitions end say at most."""
     on_topics: Callable[[], object] = lambda: None
     """Called when topics were described."""
+    lacking: list[set[TopicPartition]] = Factory(list)
+    """What the brokers do not have that describe topics next: they are behind the others."""
     sizes: dict[TopicPartition, Callable[[int], int | None]] = Factory(dict)
     """Bytes of the value at an offset; ``None``: there is no record."""
     _reading: list[tuple[TopicPartition, int, int]] = Factory(list)
@@ -54,7 +56,8 @@ class Cluster:
     def describe_topics(self, *names: str) -> ClusterDescription:
         self.asked.append("topics")
         topics: dict[str, list[int]] = {}
-        for topic, partition in self.logs:
+        lacking = self.lacking.pop(0) if self.lacking else set()
+        for topic, partition in (each for each in self.logs if each not in lacking):
             topics.setdefault(topic, []).append(partition)
         described = {
             name: TopicDescription(

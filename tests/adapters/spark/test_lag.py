@@ -39,6 +39,12 @@ def test_several_sources_count_together_and_others_do_not() -> None:
     assert lag(report(*mine, ({"logOffset": 3}, {"logOffset": 4}), ("7", "8"))) == Lag({A: 1, B: 3}, 10.0)
 
 
+def test_several_sources_with_a_topic_of_the_same_name_count_together() -> None:
+    joined = ({"t": {"0": 10}}, {"t": {"0": 110}}), ({"t": {"0": 5, "1": 1}}, {"t": {"0": 5, "1": 4}})
+
+    assert lag(report(*joined)) == Lag({A: 100, B: 3}, 10.0)
+
+
 @pytest.mark.parametrize("told", [None, {}, report(({"t": {"0": 1}}, None)), report((None, {"t": {"0": 1}})), report(("3", "4"))])
 def test_a_report_that_does_not_say_is_no_lag_of_nothing(told: Any) -> None:
     assert lag(told) is None

@@ -33,6 +33,7 @@ from kafka_async.errors import (
 from .support import A0, A1, B0, Cluster, lookup, options
 
 ALL = ReadAllAvailable()
+A2 = TopicPartition("a", 2)
 
 
 class Query:
@@ -359,6 +360,56 @@ def test_a_partition_that_is_missing_from_one_look_at_topics_is_gone_on_from(cap
     assert after == {"a": {"0": 12, "1": 24}}
 
 
+def restarted(there: Cluster, how: str) -> tuple[Query, dict[str, Any]]:
+    """Return a query that goes on from a checkpoint at the ends of the topics, and that checkpoint."""
+    query, start = Query(there, failOnDataLoss="false", subscribePattern="a"), {"a": {"0": 10, "1": 20}}
+    if how == "a batch is planned again":
+        assert query.ranges({"a": {"0": 7, "1": 20}}, start) == {A0: (7, 10)}
+    else:
+        assert query.latest(start) == start
+    return query, start
+
+
+@pytest.mark.parametrize("how", ["nothing new comes", "a batch is planned again"])
+def test_a_topic_made_anew_after_a_restart_is_read_from_its_beginning_before_a_first_batch_too(how: str) -> None:
+    there = cluster()
+    query, start = restarted(there, how)
+    there.logs, there.ids = {A0: (0, 25), A1: (0, 3)}, {"a": 2}
+    assert query.ranges(start, query.latest(start)) == {A0: (0, 25), A1: (0, 3)}
+
+
+@pytest.mark.parametrize("how", ["nothing new comes", "a batch is planned again"])
+def test_a_partition_that_is_missing_for_a_while_after_a_restart_is_gone_on_from(how: str) -> None:
+    there = cluster()
+    query, start = restarted(there, how)
+    del there.logs[A1]
+    there.logs[A0] = (0, 12)
+    without = query.latest(start)
+    assert query.ranges(start, without) == {A0: (10, 12)}
+    there.logs[A1] = (0, 23)
+    assert query.ranges(without, query.latest(without)) == {A1: (20, 23)}
+
+
+@pytest.mark.parametrize("strict", ["true", "false"])
+@pytest.mark.parametrize("look", range(5))
+def test_one_broker_that_does_not_have_a_partition_ends_nothing_and_loses_nothing(
+    look: int, strict: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    there = cluster()
+    query = Query(there, failOnDataLoss=strict, startingOffsets="earliest", subscribePattern="a")
+    start = query.latest(query.reader.initialOffset())
+    there.logs |= {A1: (0, 25), A2: (0, 7)}
+    there.lacking = [set()] * look + [{A0, A1, A2}]
+    taken: dict[TopicPartition, list[int]] = {A1: [], A2: []}
+    for _ in range(3):
+        end = query.latest(start)
+        for partition, (first, stop) in query.ranges(start, end).items():
+            taken[partition] += range(first, stop)
+        start = end
+    assert taken == {A1: list(range(20, 25)), A2: list(range(7))}
+    assert "going on, since failOnDataLoss is false" not in caplog.text
+
+
 def test_a_partition_that_was_missing_and_belongs_to_another_topic_now_is_read_from_its_beginning() -> None:
     there = cluster()
     there.logs[B0] = (0, 7)
@@ -512,6 +563,20 @@ def test_a_small_batch_waits_for_more_or_for_its_time() -> None:
     assert query.latest(end, ReadMinRows(100)) == end
     query.now += 60
     assert query.latest(end, ReadMinRows(100)) == {"a": {"0": 11, "1": 20}}
+
+
+def test_a_topic_that_is_deleted_and_created_again_while_a_small_batch_waits_is_lost() -> None:
+    there = cluster()
+    there.logs[B0] = (0, 7)
+    query = Query(there, subscribePattern="[ab]", minOffsetsPerTrigger="100", startingOffsets="earliest")
+    end = query.latest(query.reader.initialOffset(), ReadMinRows(100))
+    there.logs[B0] = (0, 9)
+    assert query.latest(end, ReadMinRows(100)) == end
+    del there.logs[B0]
+    assert query.latest(end, ReadMinRows(100)) == end
+    there.logs[B0], there.ids = (0, 200), {"b": 2}
+    with pytest.raises(DataLossError, match="'b' was deleted and created again"):
+        query.latest(end, ReadMinRows(100))
 
 
 def test_available_now_ends_where_the_topics_ended_when_it_began() -> None:

@@ -7,7 +7,7 @@ the cluster has answered.
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ....errors import DataLossError, KafkaConfigurationError, KafkaError, NoOffsetForPartitionError, UnknownTopicOrPartitionError
@@ -47,6 +47,10 @@ class Lookup:
     clock: Callable[[], float] = time.monotonic
     topic_ids: Mapping[str, Any] = field(factory=dict, init=False)
     """Ids of topics, as of the last look at partitions; ``None``: the cluster has none."""
+    _found: frozenset[TopicPartition] = field(default=frozenset(), init=False)
+    """The partitions of the last look."""
+    _last_ids: dict[str, Any] = field(factory=dict, init=False)
+    """Ids by name, also of topics that are missing: else one that is created again between two batches passes for the old one."""
     _answered: bool = field(default=False, init=False)
     _reported: set[str] = field(factory=set, init=False)
 
@@ -57,10 +61,24 @@ class Lookup:
 
         Raises ``UnknownTopicOrPartitionError`` for topics or partitions of ``subscribe`` and ``assign`` that do not exist. After
         the ``first`` check they are left out instead, and the caller that has read them reports the loss.
-        """
-        return self._persist(lambda consumer: self._partitions(consumer, strict=first))
 
-    def _partitions(self, consumer: "KafkaConsumer", *, strict: bool) -> frozenset[TopicPartition]:
+        Any broker answers, and one may be behind the others: right after it started, or after a change. So what was there at the
+        last look is looked for ``fetchOffset.numRetries`` times in all before it counts as gone, or as another topic.
+        """
+        looks = 0
+        while True:
+            found, ids = self._persist(lambda consumer: self._look(consumer, strict=first))
+            looks += 1
+            if not (unlike := self._unlike(found, ids)) or looks >= self.options.retries:
+                break
+            _log.warning("%s: a broker does not have what was there at the last look; asking again", names_of(unlike))
+            self._pause()
+        self._found = found
+        self._check_ids(ids)
+        return found
+
+    def _look(self, consumer: "KafkaConsumer", *, strict: bool) -> tuple[frozenset[TopicPartition], Mapping[str, Any]]:
+        """Return the partitions, and the ids of their topics."""
         named = self.options.topics or {partition.topic for partition in self.options.partitions}
         topics: Mapping[str, TopicDescription] = consumer.describe_topics(*named).topics
         if self.options.pattern is not None:
@@ -72,14 +90,23 @@ class Lookup:
         absent = set(self.options.partitions) - found
         if absent and strict:
             raise UnknownTopicOrPartitionError(f"assign: partitions that do not exist: {names_of(absent)}")
-        self._check_ids({name: topic.topic_id for name, topic in topics.items()})
-        return frozenset(self.options.partitions) & found if self.options.partitions else frozenset(found)
+        partitions = frozenset(self.options.partitions) & found if self.options.partitions else frozenset(found)
+        return partitions, {name: topic.topic_id for name, topic in topics.items()}
+
+    def _unlike(self, found: Set[TopicPartition], ids: Mapping[str, Any]) -> Set[TopicPartition]:
+        """Return the partitions of the last look that are missing, or seem to belong to other topics."""
+        others = {name for name, topic_id in ids.items() if self._is_another(name, topic_id)}
+        return {partition for partition in self._found if partition not in found or partition.topic in others}
+
+    def _is_another(self, name: str, topic_id: Any) -> bool:
+        return topic_id is not None and self._last_ids.get(name, topic_id) != topic_id
 
     def _check_ids(self, ids: Mapping[str, Any]) -> None:
-        known, self.topic_ids = self.topic_ids, dict(ids)
-        for name, topic_id in ids.items():
-            if topic_id is not None and known.get(name, topic_id) != topic_id:
-                self.lost(f"topic {name!r} {_GONE}")
+        others = [name for name, topic_id in ids.items() if self._is_another(name, topic_id)]
+        self.topic_ids = dict(ids)
+        self._last_ids |= {name: topic_id for name, topic_id in ids.items() if topic_id is not None}
+        for name in others:
+            self.lost(f"topic {name!r} {_GONE}")
 
     # --- offsets ---------------------------------------------------------------------------------------------------------------
 
@@ -105,7 +132,7 @@ class Lookup:
             if asks >= self.options.retries and self.clock() >= began + patience:
                 break
             _log.warning("%s: a broker gave an end below an offset that is there; asking again", names_of(low))
-            self.sleep(max(self.options.retry_interval, _SHORTEST_PAUSE))
+            self._pause()
             self.partitions(first=False)
             now = self.topic_ids
             known = {partition: known[partition] for partition in low if ids.get(partition.topic) == now.get(partition.topic)}
@@ -129,12 +156,25 @@ class Lookup:
         def attempt(consumer: "KafkaConsumer") -> Offsets:
             nonlocal left, limit, doubted
             if doubted:
-                there = left & _partitions_of(consumer.describe_topics(*{partition.topic for partition in left}).topics)
+                there = self._still_there(consumer, left)
                 limit, left = None if there == left else _HASTE_MS, there
             doubted = True
             return ask(consumer, left, limit) if left else {}
 
         return self._persist(attempt) if left else {}
+
+    def _still_there(self, consumer: "KafkaConsumer", partitions: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
+        """Return the partitions that are there. Those that are missing are looked for as often as in ``partitions``."""
+        topics = {partition.topic for partition in partitions}
+        looks = 0
+        while True:
+            there = partitions & _partitions_of(consumer.describe_topics(*topics).topics)
+            looks += 1
+            if there == partitions or looks >= self.options.retries:
+                break
+            self._pause()
+        self._found -= partitions - there
+        return there
 
     def resolve(self, spec: OffsetSpec, begins: Offsets, ends: Offsets, *, start: bool) -> Offsets:
         """Return the offsets that ``spec`` means, of the partitions of ``begins``; ``start``: to begin there, not to end.
@@ -249,6 +289,9 @@ class Lookup:
                 return answer
             retries += 1
             self.sleep(self.options.retry_interval)
+
+    def _pause(self) -> None:
+        self.sleep(max(self.options.retry_interval, _SHORTEST_PAUSE))
 
 
 def _partitions_of(topics: Mapping[str, TopicDescription]) -> set[TopicPartition]:

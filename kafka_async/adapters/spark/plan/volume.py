@@ -1,7 +1,8 @@
 """How many bytes a micro-batch takes (``maxBytesPerTrigger``).
 
 Brokers do not report the size of records before they are read. So the driver reads a few of the waiting records of each partition
-at their beginning, and a few halfway to where the batch would then end. It reads none if far fewer wait than the limit allows.
+at their beginning, and a few halfway to where the batch would then end. It reads none if far fewer wait than the limit allows,
+unless about as many bytes as in a batch have passed since it last read some: records may be larger by now.
 """
 
 from collections.abc import Mapping
@@ -28,18 +29,21 @@ class Volume:
     lookup: Lookup
     most: int
     _sizes: dict[TopicPartition, float] = field(factory=dict, init=False)
+    _seen_at: dict[TopicPartition, int] = field(factory=dict, init=False)
+    """The last offset at which the size of records was seen."""
 
     def limited(self, starts: Offsets, ends: Offsets) -> Offsets:
         """Return where a batch ends that takes about ``most`` bytes, of each partition in proportion to what waits in it."""
         waiting = {partition: (starts.get(partition, 0), end) for partition, end in ends.items()}
         waiting = {partition: (start, end) for partition, (start, end) in waiting.items() if start < end}
-        if waiting.keys() <= self._sizes.keys() and _FAR * volume(waiting, self._sizes) <= self.most:
+        if self._is_little(waiting):
             return ends
         samples = self.lookup.samples(waiting)
         waiting |= {partition: (sample.first, waiting[partition][1]) for partition, sample in samples.items()}
         waiting = {partition: (start, end) for partition, (start, end) in waiting.items() if start < end}
         first = {partition: samples[partition].size for partition in samples.keys() & waiting.keys()}
         self._sizes |= first
+        self._seen_at |= {partition: waiting[partition][0] for partition in first}
         cut = share_bytes(waiting, self._known(waiting), self.most)
         if not first:  # they cannot be read at the moment
             return ends | cut
@@ -47,8 +51,17 @@ class Volume:
             {tp: (middle, cut[tp]) for tp, (start, _) in waiting.items() if (middle := (start + cut[tp]) // 2) < cut[tp]}
         )
         sizes = {partition: sample.size for partition, sample in later.items() if sample.size}
+        self._seen_at |= {partition: later[partition].first for partition in sizes}
         self._sizes |= {partition: (first.get(partition, size) + size) / 2 for partition, size in sizes.items()}
         return ends | share_bytes(waiting, self._known(waiting), self.most)
+
+    def _is_little(self, waiting: Mapping[TopicPartition, tuple[int, int]]) -> bool:
+        """Return whether what waits is far below the limit, by sizes that were seen not long before."""
+        if not waiting.keys() <= self._sizes.keys() or _FAR * volume(waiting, self._sizes) > self.most:
+            return False
+        # What was seen may lie above what waits: in a topic that was created again, or if the batch then ended before it.
+        spans = {tp: (min(start, self._seen_at[tp]), max(end, self._seen_at[tp])) for tp, (start, end) in waiting.items()}
+        return volume(spans, self._sizes) <= self.most
 
     def _known(self, waiting: Mapping[TopicPartition, tuple[int, int]]) -> Sizes:
         """Return a size for each partition: that of the others if nothing was seen of it."""

@@ -159,6 +159,52 @@ def test_a_topic_that_was_made_anew_is_noticed() -> None:
         asking.partitions()
 
 
+def test_a_topic_that_was_missing_for_a_while_and_made_anew_is_noticed() -> None:
+    there = cluster()
+    asking = lookup(there, options(subscribePattern="[ab]"))
+    asking.partitions()
+    log = there.logs.pop(B0)
+    assert asking.partitions(first=False) == {A0, A1}
+    there.logs[B0], there.ids = log, {"b": 2}
+    with pytest.raises(DataLossError, match="'b' was deleted and created again"):
+        asking.partitions(first=False)
+
+
+@pytest.mark.parametrize("retries", ["1", "3"])
+def test_what_was_there_at_the_last_look_is_looked_for_as_often_as_the_option_says(retries: str) -> None:
+    there = cluster()
+    asking = lookup(there, options(fetchOffset__numRetries=retries))
+    assert asking.partitions() == {A0, A1}
+    there.lacking = [{A1}] * (int(retries) - 1)
+    assert asking.partitions(first=False) == {A0, A1}
+    there.lacking = [{A1}] * int(retries)
+    assert asking.partitions(first=False) == {A0}
+    there.lacking, there.asked = [{A1}], []
+    assert asking.partitions(first=False) == {A0}, "it is gone, and not looked for any more"
+    assert there.asked == ["topics"]
+
+
+@pytest.mark.parametrize("looks", [2, 3])
+def test_partitions_that_a_broker_does_not_have_are_left_out_of_an_answer_after_several_looks(looks: int) -> None:
+    there = cluster()
+    asking = lookup(there, options())
+    wanted = asking.partitions()
+    away = there.logs.pop(A1)
+    there.lacking = [{A1}] * looks
+    there.on_topics = lambda: there.logs.update({A1: away})  # too late for the first question
+    assert asking.latest(wanted) == ({A0: 10, A1: 20} if looks < 3 else {A0: 10})
+
+
+def test_a_broker_that_still_has_the_former_topic_makes_none_anew() -> None:
+    there = cluster()
+    asking = lookup(there, options())
+    there.ids["a"] = 2
+    asking.partitions()
+    there.ids["a"] = 1
+    there.on_topics = lambda: there.ids.update(a=2)
+    assert asking.partitions(first=False) == {A0, A1}
+
+
 def test_a_loss_that_is_tolerated_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     asking = lookup(cluster(), options(failOnDataLoss="false"))
     with caplog.at_level(logging.WARNING, "kafka_async.spark"):

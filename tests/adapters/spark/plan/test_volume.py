@@ -48,10 +48,37 @@ def test_records_that_grow_are_noticed_half_way() -> None:
 def test_nothing_is_read_if_little_waits() -> None:
     there = cluster()
     limit = volume(there, 1_000_000)
-    limit.limited(START, {A0: 10_000, A1: 1000})
+    limit.limited({A0: 9000, A1: 900}, {A0: 10_000, A1: 1000})
     there.asked.clear()
     assert limit.limited({A0: 9990, A1: 990}, {A0: 10_000, A1: 1000}) == {A0: 10_000, A1: 1000}
     assert there.asked == []
+
+
+def test_records_that_grow_while_little_waits_are_noticed() -> None:
+    there = Cluster(logs={A0: (0, 100_000)}, sizes={A0: lambda offset: 100 if offset < 1000 else 10_000})
+    limit, start = volume(there, 100_000), 0
+    taken: dict[int, int] = {}
+    while start < 3000:
+        taken[start] = limit.limited({A0: start}, {A0: start + 100})[A0] - start
+        start += taken[start]
+    assert all(count == 100 for at, count in taken.items() if at < 1000)
+    assert all(count == 10 for at, count in taken.items() if at >= 2000)
+
+
+def test_a_size_is_believed_for_as_many_bytes_as_a_batch_may_have() -> None:
+    there = Cluster(logs={A0: (0, 100_000)}, sizes={A0: lambda _: 100})
+    limit = volume(there, 100_000)
+    for start in range(0, 10_000, 100):
+        assert limit.limited({A0: start}, {A0: start + 100}) == {A0: start + 100}
+    assert 8 <= there.asked.count("records") // 2 <= 12, "each time at the beginning and half way"
+
+
+def test_the_size_in_a_topic_that_was_created_again_is_not_that_of_the_former_one() -> None:
+    there = Cluster(logs={A0: (0, 100_000)}, sizes={A0: lambda _: 100})
+    limit = volume(there, 100_000)
+    assert limit.limited({A0: 50_000}, {A0: 50_100}) == {A0: 50_100}
+    there.sizes = {A0: lambda _: 10_000}
+    assert limit.limited({A0: 0}, {A0: 100}) == {A0: 10}
 
 
 def test_where_nothing_can_be_read_a_size_is_assumed() -> None:
