@@ -241,7 +241,7 @@ class Unread:
         cursor.stamp = self.next_stamp()
         cursor.place(standing)
         cursor.corrupt_at = None
-        cursor.stored.forget()
+        cursor.forget_stored()
         self.failing.discard(cursor.partition)
         self._turns.leave(cursor)
         if self.taken is not None:
@@ -313,9 +313,9 @@ class Unread:
             return
         for cursor, (standing, consumed) in tuple(taken.items()):
             if self.partitions.get(cursor.partition) is cursor:
-                before = (cursor.stored.committed, cursor.stored.attempted, cursor.beginning)
+                before = (cursor.stored, cursor.beginning)
                 self.move(cursor, standing)
-                cursor.stored.committed, cursor.stored.attempted, cursor.beginning = before
+                cursor.stored, cursor.beginning = before
                 cursor.passed_records = consumed
                 self.refetch(cursor)
         self.taken = None
@@ -484,7 +484,7 @@ class Unread:
             case Repositioned():
                 goes_back = self._goes_back(cursor, parcel)
                 if cursor.taken_to is not None and parcel.offset < cursor.taken_to[0]:
-                    cursor.stored.forget()
+                    cursor.forget_stored()
                 cursor.follow(parcel)
                 if goes_back and self.taken is not None and cursor in self.taken:
                     # Nothing of it was taken yet: what this take holds, or puts back, begins here and not at the former position.
