@@ -99,6 +99,17 @@ async def test_no_outage_begins_for_a_partition_that_left_before_its_auto_commit
     assert not any(event.outage and one in event.partitions for event in faults), "nothing would end it"
 
 
+@virtual
+async def test_with_an_interval_of_nothing_each_read_commits_at_its_beginning() -> None:
+    cluster, one, _ = two_partitions()
+    async with consumer_on(cluster, **GROUP, auto_commit_interval_ms=0) as consumer:
+        consumer.assign([one])
+        for before in range(5):
+            assert len(await read_values(consumer, 1)) == 1
+            await anyio.sleep(0.01)
+            assert cluster.committed.get(("g", one), 0) == before
+
+
 async def _to_the_offset(consumer: Consumer, tp: TopicPartition) -> None:
     consumer.seek(tp, 0)
 
