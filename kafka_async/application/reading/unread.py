@@ -544,6 +544,10 @@ class Unread:
             else:
                 self._turns.end_if_over(cursor)
 
+    def give_way(self, cursor: Cursor) -> None:
+        """Call-backs can do nothing for the partition now: all others come before they are asked again."""
+        self._turns.rejoin(cursor)
+
     # --- handing out a batch ---------------------------------------------------------------------------------------------------
 
     def take(
