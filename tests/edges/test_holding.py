@@ -81,14 +81,15 @@ WAYS: Final[tuple[Take, ...]] = (
 every_way = pytest.mark.parametrize("take", WAYS, ids=lambda take: take.__name__)
 
 
+@pytest.mark.parametrize("interval", [INTERVAL, 0.0])
 @every_way
 @virtual
-async def test_the_interval_of_a_task_that_waits_covers_nothing_that_another_one_holds(take: Take) -> None:
+async def test_the_interval_of_a_task_that_waits_covers_nothing_that_another_one_holds(take: Take, interval: float) -> None:
     """Two partitions: one task waits for a quiet one, the other one works on records of the busy one, each for a while."""
     place = Ownership()
     (quiet,), (busy,) = place.topic("quiet", records=0), place.topic("busy", records=RECORDS)
     async with (
-        place.consumer("quiet", "busy", auto_commit_interval_ms=int(INTERVAL * 1000)) as consumer,
+        place.consumer("quiet", "busy", auto_commit_interval_ms=int(interval * 1000)) as consumer,
         anyio.create_task_group() as tasks,
     ):
 

@@ -76,6 +76,39 @@ async def test_a_retriable_error_of_a_deserializer_moves_nothing(read: Read, err
 
 @every_read
 @virtual
+async def test_a_partition_whose_deserializer_says_later_keeps_no_other_one_waiting(read: Read) -> None:
+    place = Ownership()
+    (stuck,), (well,) = place.topic("stuck"), place.topic("well")
+    away = True
+
+    def deserialize(topic: str, headers: object, data: bytes) -> bytes:
+        if away and topic == "stuck":
+            raise RegistryAwayError
+        return data
+
+    async with place.consumer("stuck", "well", value_deserializer=deserialize, max_poll_records=5) as consumer:
+        consumer.pause(well)
+        with pytest.raises(RegistryAwayError):
+            await read(consumer)
+        consumer.resume(well)
+        await anyio.sleep(1)  # something of it is there
+        seen: list[int] = []
+        errors = 0
+        while len(seen) < 20 and errors < 10:
+            try:
+                seen += await read(consumer)
+            except RegistryAwayError:
+                errors += 1
+        assert seen == list(range(20))
+        assert (await consumer.position(stuck), await consumer.position(well)) == (0, 20)
+        away = False
+        while len(seen) < 40:
+            seen += await read(consumer)
+    assert seen == [*range(20), *range(20)]
+
+
+@every_read
+@virtual
 async def test_a_poison_record_is_raised_once_whatever_another_task_calls(read: Read) -> None:
     place = Ownership()
     (partition,) = place.topic("t", records=10)

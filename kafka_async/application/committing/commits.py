@@ -16,7 +16,7 @@ from ...trace import Fault, Listener, Recovered
 from ...values import define, field, frozen
 from ..callbacks import settled
 from ..outbox import Outbox
-from ..reading.cursor import PartitionCustody
+from ..reading.cursor import PartitionCustody, Stored
 from ..reading.unread import Unread
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ class Commit:
     call: Call[Refusals]
     beginnings: Offsets = field(factory=dict)
     """What is sent along; nobody is told what becomes of it. See ``Commits._beginnings``."""
+    stored: Mapping[TopicPartition, Stored] = field(factory=dict)
+    """Where it is booked. A partition that has another by then was sought in, or is ours anew."""
 
     @property
     def done(self) -> bool:
@@ -120,13 +122,13 @@ class Commits:
 
         ``once``: also for a caller the first answer about a partition is final.
         """
-        for partition, offset in offsets.items():
-            cursor = self.unread.partitions.get(partition)
-            if cursor is not None:
-                cursor.stored.attempted = offset.offset
         beginnings = self._beginnings(offsets) if why is Why.CALLER else {}
-        commit = Commit(why, offsets, Call(deadline, self.runtime.wake_application), beginnings)
-        self.outbox.add(CommitOffsets(call=commit.call, offsets={**beginnings, **offsets}, once=once or why is not Why.CALLER))
+        sent = {**beginnings, **offsets}
+        stored = {partition: self.unread.partitions[partition].stored for partition in sent if partition in self.unread.partitions}
+        for partition in offsets.keys() & stored.keys():
+            stored[partition].attempted = offsets[partition].offset
+        commit = Commit(why, offsets, Call(deadline, self.runtime.wake_application), beginnings, stored)
+        self.outbox.add(CommitOffsets(call=commit.call, offsets=sent, once=once or why is not Why.CALLER))
         if why is Why.GIVEN_UP:
             self.book(offsets)
         return commit
@@ -155,14 +157,16 @@ class Commits:
         except KafkaError as error:
             self.fail(commit, error)
             return {}
-        self.book({partition: offset for partition, offset in commit.beginnings.items() if partition not in outcome})
+        self._book_answer(
+            commit, {partition: offset for partition, offset in commit.beginnings.items() if partition not in outcome}
+        )
         refused = {partition: error for partition, error in outcome.items() if partition in commit.offsets}
         if achieved := {partition: offset for partition, offset in commit.offsets.items() if partition not in refused}:
             self.achieved.append(achieved)
         told = _to_tell(refused)
         if commit.why is not Why.GIVEN_UP:  # booked when it began; the partitions may be ours anew
             # What was dropped needs no other attempt.
-            self.book({partition: offset for partition, offset in commit.offsets.items() if partition not in told})
+            self._book_answer(commit, {partition: offset for partition, offset in commit.offsets.items() if partition not in told})
         if commit.why is Why.INTERVAL:
             self._report_interval(commit, refused)
         elif commit.why is not Why.CALLER and told:
@@ -176,6 +180,11 @@ class Commits:
         elif commit.why is not Why.CALLER:
             self._report(commit.why.value, error)
         return error
+
+    def _book_answer(self, commit: Commit, offsets: Offsets) -> None:
+        """As ``book``, but not where reading began anew meanwhile: what is read again would not be committed up to there."""
+        now = {tp: cursor.stored for tp in offsets if (cursor := self.unread.partitions.get(tp)) is not None}
+        self.book({tp: offset for tp, offset in offsets.items() if tp in now and commit.stored.get(tp, now[tp]) is now[tp]})
 
     def book(self, offsets: Offsets) -> None:
         """Remember that ``offsets`` are committed."""

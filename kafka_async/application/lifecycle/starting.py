@@ -55,6 +55,7 @@ class Starting:
             topics = self.subscribed.topics | {partition.topic for partition in self.reader.unread.partitions}
             await self.calls.find_topics(topics, deadline)
             await self._find_assignment(deadline if timeout_ms is not None else None)
+            self.lifecycle.check_readable()  # a call-back's task, or any other, may have called ``stop`` in the last step
         except BaseException:
             await self.parting.undo()
             raise
@@ -84,6 +85,7 @@ class Starting:
     def _repeat_wishes(self, unread: Unread) -> None:
         """Send again what the loop of a start that failed was sent: subscription, assignment, positions, pauses."""
         inbox, outbox = self.calls.inbox, self.calls.outbox
+        self.reader.gate.rebalancing.assigned_once = False
         number = inbox.subscribe(leaves=True)
         if self.subscribed.event is not None:
             unread.assign(())

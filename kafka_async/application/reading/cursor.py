@@ -104,7 +104,9 @@ def standing_in(portion: "Portion[Record]") -> Standing:
 
 @define(eq=False)
 class Stored:
-    """What was committed of a partition of one topic. A topic that is created again under the name begins with nothing."""
+    """What was committed of a partition of one topic. It begins with nothing, as another object, if a topic is created again under
+    the name, and if the position was moved elsewhere: then the answer to a commit that was sent before says nothing about it.
+    """
 
     topic_id: UUID | None = None
     """The topic that was read last; ``None`` if it has no id, or nothing was read yet."""
@@ -114,10 +116,6 @@ class Stored:
     """The offset it tried to commit last. The answer may be on its way, so nothing below it is committed either."""
     begins: int | None = None
     """Where reading began if the group had stored nothing; ``None`` once it has, or after the position was moved elsewhere."""
-
-    def forget(self) -> None:
-        """The position was moved elsewhere: what was committed says nothing about what comes now."""
-        self.committed = self.attempted = self.begins = None
 
 
 @frozen(eq=False)
@@ -177,6 +175,10 @@ class Cursor:
     def is_of(self, topic_id: UUID | None) -> bool:
         """Whether this may be the topic that was read last; if not, one of them was deleted."""
         return None in (topic_id, self.stored.topic_id) or topic_id == self.stored.topic_id
+
+    def forget_stored(self) -> None:
+        """The position was moved elsewhere: what was committed says nothing about what comes now."""
+        self.stored = Stored(self.stored.topic_id)
 
     def follow(self, moved: Repositioned) -> None:
         """Move to the background's position. Committing a committed offset again would erase its metadata."""

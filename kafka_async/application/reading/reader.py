@@ -363,6 +363,7 @@ class Reader:
             wanted = self.unread.replace(cursor, raw, _pieces(raw, result))
             if wanted and result.retriable is not None and not result.done:
                 retriable = retriable or result.retriable
+                self.unread.give_way(cursor)
         if retriable is not None:
             raise retriable
         return True

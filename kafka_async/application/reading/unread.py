@@ -244,7 +244,7 @@ class Unread:
         cursor.stamp = self.next_stamp()
         cursor.place(standing)
         cursor.corrupt_at = None
-        cursor.stored.forget()
+        cursor.forget_stored()
         self.failing.discard(cursor.partition)
         self._turns.leave(cursor)
         if self.taken is not None:
@@ -316,9 +316,9 @@ class Unread:
             return
         for cursor, (standing, consumed) in tuple(taken.items()):
             if self.partitions.get(cursor.partition) is cursor:
-                before = (cursor.stored.committed, cursor.stored.attempted, cursor.beginning)
+                before = (cursor.stored, cursor.beginning)
                 self.move(cursor, standing)
-                cursor.stored.committed, cursor.stored.attempted, cursor.beginning = before
+                cursor.stored, cursor.beginning = before
                 cursor.passed_records = consumed
                 self.refetch(cursor)
         self.taken = None
@@ -487,7 +487,7 @@ class Unread:
             case Repositioned():
                 goes_back = self._goes_back(cursor, parcel)
                 if cursor.taken_to is not None and parcel.offset < cursor.taken_to[0]:
-                    cursor.stored.forget()
+                    cursor.forget_stored()
                 cursor.follow(parcel)
                 if goes_back and self.taken is not None and cursor in self.taken:
                     # Nothing of it was taken yet: what this take holds, or puts back, begins here and not at the former position.
@@ -546,6 +546,10 @@ class Unread:
                 self._turns.leave(cursor)
             else:
                 self._turns.end_if_over(cursor)
+
+    def give_way(self, cursor: Cursor) -> None:
+        """Call-backs can do nothing for the partition now: all others come before they are asked again."""
+        self._turns.rejoin(cursor)
 
     # --- handing out a batch ---------------------------------------------------------------------------------------------------
 

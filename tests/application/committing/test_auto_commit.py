@@ -100,6 +100,43 @@ async def test_no_outage_begins_for_a_partition_that_left_before_its_auto_commit
 
 
 @virtual
+async def test_with_an_interval_of_nothing_each_read_commits_at_its_beginning() -> None:
+    cluster, one, _ = two_partitions()
+    async with consumer_on(cluster, **GROUP, auto_commit_interval_ms=0) as consumer:
+        consumer.assign([one])
+        for before in range(5):
+            assert len(await read_values(consumer, 1)) == 1
+            await anyio.sleep(0.01)
+            assert cluster.committed.get(("g", one), 0) == before
+
+
+async def _to_the_offset(consumer: Consumer, tp: TopicPartition) -> None:
+    consumer.seek(tp, 0)
+
+
+async def _to_the_beginning(consumer: Consumer, tp: TopicPartition) -> None:
+    await consumer.seek_to_beginning(tp)
+
+
+@pytest.mark.parametrize("seek", [_to_the_offset, _to_the_beginning])
+@virtual
+async def test_a_seek_back_counts_although_the_answer_to_the_commit_before_it_is_seen_later(
+    seek: Callable[[Consumer, TopicPartition], Awaitable[None]],
+) -> None:
+    cluster, one, _ = two_partitions()
+    async with consumer_on(cluster, **GROUP, auto_commit_interval_ms=1_000) as consumer:
+        consumer.assign([one])
+        assert len(await read_values(consumer, 8)) == 8
+        await anyio.sleep(1.1)
+        assert len(await read_values(consumer, 1)) == 1  # begins to commit
+        await anyio.sleep(0.5)
+        assert cluster.committed == {("g", one): 8}
+        await seek(consumer, one)
+        assert len(await read_values(consumer, 5)) == 5
+    assert cluster.committed == {("g", one): 5}, "the rest is still to be read again"
+
+
+@virtual
 async def test_partitions_that_an_assignment_drops_are_committed() -> None:
     cluster, one, two = two_partitions()
     async with consumer_on(cluster, **GROUP, auto_commit_interval_ms=1_000_000) as consumer:

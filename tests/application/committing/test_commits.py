@@ -1,6 +1,6 @@
 """The one way of a commit: what is sent, what is booked, what is said, and who hears of it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -10,6 +10,7 @@ from kafka_async import ConsumerInterceptor, OffsetAndMetadata, TopicPartition
 from kafka_async.application.committing.commits import AUTO_COMMIT, Commit, Commits, Why, refusal
 from kafka_async.application.lifecycle.runtime import TaskRuntime
 from kafka_async.application.reading.cursor import PartitionCustody
+from kafka_async.background.boundary import Repositioned
 from kafka_async.errors import (
     CommitFailedError,
     GroupAuthorizationFailedError,
@@ -225,10 +226,54 @@ def test_an_interceptor_that_raises_is_heard_and_the_next_call_goes_on() -> None
     assert second.heard == [at(a=8)]
 
 
-def test_what_was_given_up_is_booked_when_it_is_given_up_and_not_once_it_may_be_ours_anew() -> None:
+def _seeks(world: World) -> None:
+    world.unread.unread.move(world.unread.entry(A), (3, None))
+
+
+def _seeks_to_where_it_is(world: World) -> None:
+    world.unread.unread.move(world.unread.entry(A), (7, None))
+
+
+def _seeks_to_an_end(world: World) -> None:
+    world.unread.unread.move(world.unread.entry(A), None)
+
+
+def _is_assigned_anew(world: World) -> None:
+    world.unread.unread.assign((B,))
+    world.unread.unread.assign((A, B))
+
+
+@pytest.mark.parametrize("begins_anew", [_seeks, _seeks_to_where_it_is, _seeks_to_an_end, _is_assigned_anew])
+@pytest.mark.parametrize("why", list(Why))
+def test_the_answer_to_a_commit_says_nothing_about_a_partition_in_which_reading_began_anew_meanwhile(
+    why: Why, begins_anew: Callable[[World], None]
+) -> None:
     world = World()
-    commit = world.begin(Why.GIVEN_UP, a=7)
-    world.unread.entry(A).stored.forget()  # it is assigned again, and begins elsewhere
+    for partition in (A, B):
+        world.unread.entry(partition).place((0, None))
+    commit = world.begin(why, a=7, b=7)
+    begins_anew(world)
     commit.call.resolve({})
     assert world.commits.end(commit) == {}
-    assert world.stored(A) == (None, None)
+    assert (world.stored(A), world.stored(B)) == ((None, None), (7, 7))
+    assert world.commits.fresh(at(a=4, b=4)) == at(a=4), "it is read again"
+
+
+@pytest.mark.parametrize("why", list(Why))
+def test_a_commit_that_was_sent_before_there_was_a_position_is_booked_once_there_is_one(why: Why) -> None:
+    world = World()
+    commit = world.begin(why, a=7)
+    world.unread.entry(A).follow(Repositioned(partition=A, stamp=world.unread.entry(A).stamp, offset=2, is_committed=True))
+    commit.call.resolve({})
+    world.commits.end(commit)
+    assert world.stored(A) == (7, 7)
+
+
+def test_a_beginning_is_not_booked_where_reading_began_anew_meanwhile() -> None:
+    world = World(auto_offset_reset_new_partitions="earliest")
+    world.unread.entry(B).stored.begins = 4
+    commit = world.begin(Why.CALLER, a=7)
+    world.unread.unread.move(world.unread.entry(B), (2, None))
+    commit.call.resolve({})
+    world.commits.end(commit)
+    assert (world.stored(A), world.stored(B)) == ((7, 7), (None, None))

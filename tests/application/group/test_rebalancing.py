@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ import anyio
 import pytest
 from attrs import Factory, define
 
-from kafka_async import ConsumerRebalanceListener, TopicPartition
+from kafka_async import ConsumerRebalanceListener, ConsumerState, TopicPartition
 from kafka_async.application.committing.auto_commit import PATIENCE
 from kafka_async.errors import ConsumerStoppedError
 from kafka_async.testing.simulation import HANG, FakeBroker, FakeCluster
@@ -21,6 +22,7 @@ from kafka_async.wire.messages import (
     OffsetCommitRequest,
     OffsetCommitResponse,
 )
+from tests.virtual import run_virtual_asyncio
 
 from ..support import Consumer, cancelled_at, commit_answer, consumer_on, virtual
 
@@ -324,16 +326,22 @@ async def test_a_start_that_is_cancelled_at_any_await_leaves_no_ghost_in_the_gro
 async def test_a_start_in_which_the_listener_raises_leaves_the_group(protocol: str) -> None:
     w = world(protocol)
 
-    class Raising(ConsumerRebalanceListener):
+    class RaisingOnce(ConsumerRebalanceListener):
+        has_raised = False
+
         def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-            raise ZeroDivisionError
+            if not self.has_raised:
+                self.has_raised = True
+                raise ZeroDivisionError
 
     consumer = consumer_on(w.cluster, **OPTIONS[protocol] | {"group_id": "g"})
-    consumer.subscribe(["t"], listener=Raising())
+    consumer.subscribe(["t"], listener=RaisingOnce())
     with pytest.raises(ZeroDivisionError):
         await consumer.start()
     await anyio.sleep(0.1)
     assert not w.coordinator.members("g")
+    async with consumer:
+        assert consumer.assignment() == set(w.partitions), "the next start waits for an assignment as the first one did"
 
 
 @virtual
@@ -362,6 +370,29 @@ async def test_a_stop_at_any_moment_of_a_start_leaves_no_ghost_in_the_group(prot
                 assert anyio.current_time() - began < 0.1, milliseconds
             await anyio.sleep(0.1)
             assert len(w.coordinator.members("g")) == 1, milliseconds
+
+
+@both
+def test_a_stop_by_a_task_that_a_listener_begins_ends_the_start(protocol: str) -> None:
+    """On asyncio, where that task always comes before the end of the start."""
+    run_virtual_asyncio(partial(_stopping_while_it_starts, protocol))
+
+
+async def _stopping_while_it_starts(protocol: str) -> None:
+    w = world(protocol)
+
+    class Stopping(ConsumerRebalanceListener):
+        def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+            tasks.start_soon(consumer.stop)
+
+    consumer = consumer_on(w.cluster, **OPTIONS[protocol] | {"group_id": "g"})
+    consumer.subscribe(["t"], listener=Stopping())
+    async with anyio.create_task_group() as tasks:
+        with pytest.raises(ConsumerStoppedError):
+            await consumer.start()
+        assert consumer.state is ConsumerState.CLOSED
+    await anyio.sleep(0.1)
+    assert not w.coordinator.members("g")
 
 
 async def _start(consumer: Consumer) -> None:

@@ -102,7 +102,7 @@ def test_a_committed_position_is_known_to_be_committed_and_a_first_one_to_be_the
     first = Cursor(TP, 1)
     first.follow(Repositioned(partition=TP, stamp=1, offset=0, is_first=True))
     assert (first.stored.committed, first.stored.begins) == (None, 0)
-    first.stored.forget()
+    first.forget_stored()
     assert first.stored.begins is None
 
 
