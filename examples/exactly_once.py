@@ -58,9 +58,10 @@ async def handle(database: sqlite3.Connection, record: ConsumerRecord[bytes, byt
     with database:  # from here to the end nothing is awaited
         database.execute(RESULT, json.loads(record.value))
         where = TopicPartition(record.topic, record.partition)
-        reached = context.completed(where)
-        if reached is not None:
-            database.execute("INSERT OR REPLACE INTO offsets VALUES (?, ?, ?, ?)", (*where, reached.offset, reached.metadata))
+        reached = context.completed(where)  # raises if another member may have the record by now, and the result is undone
+        if reached is None:
+            raise LookupError(f"{where} is not processed here")  # without an offset the order would be counted again
+        database.execute("INSERT OR REPLACE INTO offsets VALUES (?, ?, ?, ?)", (*where, reached.offset, reached.metadata))
 
 
 async def process(database: sqlite3.Connection, bootstrap: str, topic: str, limit: int | None) -> None:

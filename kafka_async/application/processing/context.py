@@ -13,7 +13,12 @@ class ProcessingContext:
 
     __slots__ = ("_completed", "attempt", "cancelled", "record")
 
-    def __init__(self, record: Record, attempt: int, completed: Callable[[TopicPartition], OffsetAndMetadata | None]) -> None:
+    def __init__(
+        self,
+        record: Record,
+        attempt: int,
+        completed: "Callable[[TopicPartition, ProcessingContext], OffsetAndMetadata | None]",
+    ) -> None:
         self.record = record
         """The record; the first of a batch. A handler that a router calls with a value finds its record here."""
         self.attempt = attempt
@@ -29,5 +34,10 @@ class ProcessingContext:
         For programs that store offsets in a database, in the same transaction as the results; ``seek`` to it at the next start.
         Between this call and the return of the handler no other handler of the partition may call it: await nothing from here on,
         or hold an ``asyncio.Lock``. On threads this is exact with ``order="partition"`` only.
+
+        Raises ``RetryLater`` if the result may no longer count: the session may be over, the partition has left or was sought
+        elsewhere, or this call's time is over. So call it within the transaction, which is then undone. The record is handled
+        again, here or by another member, and this was no attempt. ``None``: nothing is known of the partition, or this is a share
+        group.
         """
-        return self._completed(partition)
+        return self._completed(partition, self)

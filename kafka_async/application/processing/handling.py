@@ -35,7 +35,7 @@ from .limits import Barrier
 from .process_settings import ProcessSettings
 from .queues import Fate, Queue
 from .redelivery import Redelivered
-from .retry import FINAL, Blame, Reject, Skip, blame, check_return, decided
+from .retry import FINAL, KEPT, Blame, MaybeElsewhere, Reject, Skip, blame, check_return, decided
 from .run_state import Bench, RunState
 from .tasks import Running, Tasks, is_thrown_away
 from .threads import Threads
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 TURN: Final = 0.02
 """Seconds for which handlers that never wait may go on, all workers together, without letting others run on the event loop."""
 
-KEPT: Final = 0.1
-"""Seconds until a record is tried again whose failure was no attempt: others come first."""
 NO_THREADS: Final = "threads for handlers"
 """The outage while every thread that there may be is at work on something whose time is over."""
 ALONE: Final = 0.1
@@ -596,11 +594,15 @@ class Handling:
             raise
 
     def _context(self, unit: Unit, *, in_thread: bool = False) -> ProcessingContext:
-        def completed(partition: TopicPartition) -> OffsetAndMetadata | None:
-            return None if self.progress is None else self.progress.completed(partition, unit.items)
+        def completed(partition: TopicPartition, context: ProcessingContext) -> OffsetAndMetadata | None:
+            if self.progress is None:
+                return None
+            if in_thread and context.cancelled:  # a handler on the event loop that ends all the same still counts
+                raise MaybeElsewhere(KEPT, "the time of this call is over: its result does not count")
+            return self.progress.completed(partition, unit.items, self.run.clock())
 
-        def completed_for_thread(partition: TopicPartition) -> OffsetAndMetadata | None:
-            return self._threads.ask(completed, partition)
+        def completed_for_thread(partition: TopicPartition, context: ProcessingContext) -> OffsetAndMetadata | None:
+            return self._threads.ask(completed, partition, context)
 
         record = unit.items[0].record
         return ProcessingContext(record, unit.attempt, completed_for_thread if in_thread else completed)
@@ -685,6 +687,9 @@ class Handling:
         if self._is_cancelled(slot) and not isinstance(error, Skip):
             self._comes_again(slot, unit, error)  # what a handler raises as it cleans up is no failure of its record
             return
+        if isinstance(error, MaybeElsewhere):
+            self._keep(unit)
+            return
         try:
             if self.barrier is not None and not refused and self.barrier.failed(unit, error):
                 self._keep(unit)
@@ -710,7 +715,7 @@ class Handling:
         return covered
 
     def _keep(self, unit: Unit, seconds: float = KEPT, *, calls: int = 1) -> None:
-        """What handlers depend on is down, or seems to be: that was no attempt. ``calls``: of the handler, that do not count."""
+        """What handlers depend on is down, or seems to be, or the session: that was no attempt. ``calls``: that do not count."""
         now = self.run.clock()
         self.counts.attempts -= calls
         self.queue.retry(unit, now + seconds, now, counts=False)

@@ -19,6 +19,7 @@ from ...trace import Fault, Notice
 from ...values import define, field
 from ..committing.commits import refusal
 from .items import Item
+from .retry import KEPT, MaybeElsewhere
 from .run_state import RunState
 from .source import Source
 from .work import Ahead, Offsets, Work
@@ -43,8 +44,14 @@ class Progress:
         """Return whether what was received is surely still ours: the session lasts, and nothing was lost."""
         return self.source.holds(now)
 
-    def completed(self, partition: TopicPartition, also: Sequence[Item]) -> OffsetAndMetadata | None:
-        """Return what may be committed for a partition once the records of ``also`` are done too; ``None``: nothing is known."""
+    def completed(self, partition: TopicPartition, also: Sequence[Item], now: float) -> OffsetAndMetadata | None:
+        """Return what may be committed for a partition once the records of ``also`` are done too; ``None``: nothing is known.
+
+        Raises ``MaybeElsewhere`` unless these are surely still ours. If the process was frozen, say, the handler goes on before the
+        loop learns that the session is over. Or its partition has left, and is back as another one, which does not know the record.
+        """
+        if any(item.part.gone for item in also) or not self.holds(now):
+            raise MaybeElsewhere(KEPT, "another member may have the record by now")
         return self.work.completed(partition, self.source.position(partition), also)
 
     def to_commit(self) -> Offsets:

@@ -15,6 +15,9 @@ from ...values import field, frozen
 _MOST_DOUBLINGS: Final = 64
 """Beyond these any delay has reached its bound; ``2.0 ** attempt`` would overflow."""
 
+KEPT: Final = 0.1
+"""Seconds until a record is tried again whose failure was no attempt: others come first."""
+
 Delay = float | Callable[[int, BaseException], float]
 
 
@@ -27,6 +30,10 @@ class RetryLater(Exception):
     def __init__(self, seconds: float, *args: object) -> None:
         super().__init__(seconds, *args)
         self.seconds = _number(seconds, "seconds")
+
+
+class MaybeElsewhere(RetryLater):
+    """Raised by ``context.completed``: another member may have the record, or it is handled again here. That is no attempt."""
 
 
 class Skip(Exception):

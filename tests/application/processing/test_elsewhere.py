@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from kafka_async import ConsumerRebalanceListener, ConsumerRecord, OffsetAndMetadata, TopicPartition
+from kafka_async import ConsumerRebalanceListener, ConsumerRecord, OffsetAndMetadata, ProcessingContext, RetryLater, TopicPartition
 from kafka_async.application.processing.encoding import PREFIX
 from kafka_async.errors import IllegalGenerationError, RebalanceInProgressError, UnknownMemberIdError
 from kafka_async.testing.simulation import HANG
@@ -135,6 +135,111 @@ async def test_a_member_that_was_frozen_for_longer_than_its_session_begins_nothi
             await until(lambda: len(set(some.offsets())) == 300)
     assert frozen
     assert not begun_late
+
+
+@PROTOCOLS
+@virtual
+async def test_a_handler_that_was_frozen_for_longer_than_its_session_is_not_told_what_to_store(protocol: str) -> None:
+    """It went on before the loss was known, and overwrote with an older offset what the new owner had stored: it counted twice."""
+    some = world()
+    some.produce(300)
+    asked_late, told_late = 0, list[int]()
+    frozen = lost = False
+
+    async def handle(record: Record, context: ProcessingContext) -> None:
+        nonlocal asked_late, frozen
+        if record.offset == 20 and not frozen:
+            cast("MockClock", trio.lowlevel.current_clock()).jump(60)
+            some.coordinator.kick(GROUP)
+            frozen = True
+        await some.handle(record)
+        late = frozen and not lost
+        asked_late += late
+        reached = context.completed(some.partitions[0])
+        assert reached is not None
+        if late:
+            told_late.append(record.offset)
+
+    class Losing(ConsumerRebalanceListener):
+        async def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
+            nonlocal lost
+            lost = True
+
+    async with some.consumer(group_protocol=protocol) as consumer:
+        consumer.subscribe(["t"], listener=Losing())
+        async with consumer.processing(handle, concurrency=2) as run:
+            await until(lambda: lost)
+            await until(lambda: len(set(some.offsets())) == 300)
+            assert run.statistics().failures == 0
+    assert frozen
+    assert asked_late
+    assert not told_late
+
+
+@virtual
+async def test_a_handler_that_is_not_told_what_to_store_begins_again_once_the_session_lasts_and_that_was_no_attempt() -> None:
+    some = world()
+    some.produce(1)
+    some.cluster.group_settings["consumer.session.timeout.ms"] = "10000"
+    calls: list[tuple[int, bool]] = []
+    told = OffsetAndMetadata(0, "")
+
+    async def handle(record: Record, context: ProcessingContext) -> None:
+        nonlocal told
+        await anyio.sleep(1)
+        if not calls:
+            await anyio.sleep(30)
+        reached = None
+        try:
+            reached = context.completed(some.partitions[0])
+        finally:
+            calls.append((context.attempt, reached is not None))
+        assert reached is not None
+        told = reached
+
+    async with processed(some, handle) as run:
+        await until(lambda: run.statistics().running == 1)
+        some.cluster.group_settings["consumer.session.timeout.ms"] = "600000"  # the member still takes it for ten seconds
+        await anyio.sleep(10)
+        ends = [some.cluster.control(api, lambda broker, request: HANG, keep=True) for api in OF_MEMBERS]
+        await until(lambda: calls == [(1, False)])
+        for end in ends:
+            end()
+        some.cluster.disconnect(0)
+        await run.drain()
+        assert run.statistics().attempts == 1
+        assert run.statistics().failures == 0
+    assert calls == [(1, False), (1, True)]
+    assert told.offset == 1
+
+
+@virtual
+async def test_a_handler_whose_partition_left_and_came_back_is_not_told_what_to_store() -> None:
+    """It got what the partition had by then, without its own record, which was handled again."""
+    some = world()
+    some.produce(10)
+    go_on, told, refused = anyio.Event(), list[int](), list[int]()
+
+    async def handle(record: Record, context: ProcessingContext) -> None:
+        if record.offset == 5 and not go_on.is_set():
+            await go_on.wait()
+        try:
+            context.completed(some.partitions[0])
+        except RetryLater:
+            refused.append(record.offset)
+            raise
+        told.append(record.offset)
+
+    async with some.consumer() as consumer, consumer.processing(handle) as run:
+        await until(lambda: len(told) == 9)
+        consumer.seek(some.partitions[0], 4)
+        await until(lambda: len(told) == 14)
+        go_on.set()
+        await until(lambda: told.count(5) == 1)
+        await run.drain()
+        assert run.statistics().failures == 0
+    assert refused == [5]
+    assert sorted(told) == sorted([*range(10), 4, 6, 7, 8, 9])
 
 
 async def _leave_a_map(some: World) -> None:

@@ -10,7 +10,7 @@ import pytest
 from kafka_async import TopicPartition
 from kafka_async.application.processing.context import ProcessingContext
 from kafka_async.application.processing.processing import Processing
-from kafka_async.application.processing.retry import Retry
+from kafka_async.application.processing.retry import Retry, RetryLater
 from kafka_async.errors import ProcessingError
 from tests.application.support import Consumer
 
@@ -140,6 +140,55 @@ async def test_a_thread_may_ask_what_would_be_committed_if_it_had_returned() -> 
         await until(lambda: len(kept) == 3_000, 60)
         await run.drain()
     assert [(offset + 1) for offset, _ in kept] == [point.offset for _, point in kept if point is not None]
+
+
+@pytest.mark.parametrize("timeout_ms", [None, 600_000])
+async def test_a_thread_whose_partition_has_left_is_not_told_what_to_store(timeout_ms: float | None) -> None:
+    """It was told that nothing is known, and a program that stored its result all the same counted the record twice."""
+    some = world()
+    some.produce(3)
+    go_on, told, refused = threading.Event(), list[int](), list[int]()
+
+    def handle(record: Record, context: ProcessingContext) -> None:
+        if record.offset == 1:
+            go_on.wait(10)
+        try:
+            context.completed(TopicPartition(record.topic, record.partition))
+        except RetryLater:
+            refused.append(record.offset)
+            raise
+        told.append(record.offset)
+
+    async with some.consumer() as consumer:
+        async with consumer.processing(handle, drain_timeout_ms=0, timeout_ms=timeout_ms) as run:
+            await until(lambda: len(told) == 2)
+        go_on.set()
+        await until(lambda: run.statistics().late_results == 1)
+    assert sorted(told) == [0, 2]
+    assert refused == [1]
+
+
+async def test_a_thread_whose_time_is_over_is_not_told_what_to_store() -> None:
+    some = world()
+    some.produce(3)
+    go_on, told, refused = threading.Event(), list[tuple[int, int]](), list[tuple[int, int]]()
+
+    def handle(record: Record, context: ProcessingContext) -> None:
+        if record.offset == 1 and context.attempt == 1:
+            go_on.wait(10)
+        try:
+            context.completed(TopicPartition(record.topic, record.partition))
+        except RetryLater:
+            refused.append((record.offset, context.attempt))
+            raise
+        told.append((record.offset, context.attempt))
+
+    async with some.consumer() as consumer, consumer.processing(handle, timeout_ms=100, retry=Retry(attempts=2)) as run:
+        await until(lambda: len(told) == 3)
+        go_on.set()
+        await until(lambda: run.statistics().late_results == 1)
+    assert sorted(told) == [(0, 1), (1, 2), (2, 1)]
+    assert refused == [(1, 1)]
 
 
 async def test_a_plain_function_may_return_something_to_await() -> None:
