@@ -130,14 +130,14 @@ def test_partitions_that_stay_without_a_leader_are_said_and_their_end_too() -> N
     world.learn(1, -1, now=3.0)
     (fault,) = world.traced()
     assert isinstance(fault, Fault)
-    assert (fault.outage, fault.partitions) == ("partitions without a leader", {B})
+    assert (fault.outage, fault.partitions) == ("partitions without a leader", frozenset((B,)))
     assert "has no leader; its replicas are on brokers" in str(fault.error)
     world.learn(gone=True, now=4.0)
     assert world.traced() == [], "a topic that is gone has no leaders either"
     world.learn(1, 2, now=5.0)
     (recovered,) = world.traced()
     assert isinstance(recovered, Recovered)
-    assert (recovered.outage, recovered.partitions) == ("partitions without a leader", {B})
+    assert (recovered.outage, recovered.partitions) == ("partitions without a leader", frozenset((B,)))
 
 
 def test_a_partition_that_is_assigned_no_more_needs_no_leader() -> None:
