@@ -64,9 +64,12 @@ class StartAndStop:
             deadline = self.calls.deadline(timeout_ms)
             await self.calls.find_topics(self.subscribed.topics if self.subscribed is not None else frozenset(), deadline)
             await self._find_assignment(min(deadline, self.runtime.clock() + self.config.request_timeout_ms / 1000))
+            self.lifecycle.check_readable()  # another task may have called ``stop`` meanwhile
         except BaseException:
-            self.begin()
-            await self.finish(_LEAVING, Happening.UNDONE)
+            if self.begin():
+                await self.finish(_LEAVING, Happening.UNDONE)
+            else:
+                await self.wait_for_end(self.config.request_timeout_ms / 1000)
             raise
         self.lifecycle.move(Happening.STARTED)
 

@@ -1,5 +1,6 @@
 """How a share consumer starts, starts again and stops, on the simulated cluster."""
 
+from contextlib import suppress
 from typing import Any
 
 import anyio
@@ -61,6 +62,26 @@ def test_a_start_that_fails_is_undone_and_can_be_made_again(run: Run) -> None:
         with anyio.fail_after(30):
             assert (await consumer.getone()).value == b"x"
         await consumer.stop()
+
+    run(main)
+
+
+@on_both
+def test_a_stop_at_any_moment_of_a_start_ends_both(run: Run) -> None:
+    async def starts(consumer: ShareConsumer[Any, Any]) -> None:
+        with suppress(ConsumerStoppedError):
+            await consumer.start()
+
+    async def main() -> None:
+        cluster = _filled("a")
+        for milliseconds in range(40):
+            consumer = _member(cluster)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(starts, consumer)
+                await anyio.sleep(milliseconds / 1000)
+                await consumer.stop()
+            assert consumer.state is ConsumerState.CLOSED, milliseconds
+            assert cluster.members("workers") == [], milliseconds
 
     run(main)
 
