@@ -7,9 +7,10 @@ A test that asks for no fixture pays for nothing: this file imports little but p
 """
 
 import contextlib
+import functools
 import inspect
 import uuid
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -52,21 +53,32 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
-def _is_virtual(item: pytest.Item) -> bool:
-    return item.get_closest_marker("virtual_time") is not None and item.config.getoption("--kafka-bootstrap") is None
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Run an async test with the marker: give pytest a plain function in its place, which it calls as any other.
 
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run an async test with the marker. A plugin for async tests has wrapped it by now, and is passed by."""
-    if not _is_virtual(pyfuncitem) or "anyio_backend" in pyfuncitem.fixturenames:
-        return None
-    test = inspect.unwrap(pyfuncitem.obj)
+    A plugin for async tests has put one of its own there by now. Under virtual time that one is passed by, and nothing else: what
+    decorates the test is part of it. On real brokers the plugin keeps the test, with its event loop and fixtures.
+    """
+    if pyfuncitem.get_closest_marker("virtual_time") is None or "anyio_backend" in pyfuncitem.fixturenames:
+        return (yield)
+    of_hypothesis = getattr(pyfuncitem.obj, "hypothesis", None)  # calls the test again and again
+    holder, name = (pyfuncitem, "obj") if of_hypothesis is None else (of_hypothesis, "inner_test")
+    given = getattr(holder, name)
+    test = given if _is_real(pyfuncitem.config) else inspect.unwrap(given, stop=inspect.iscoroutinefunction)
     if not inspect.iscoroutinefunction(test):
-        return None
-    names = inspect.signature(test).parameters
-    _runner(pyfuncitem.config)(test(**{name: pyfuncitem.funcargs[name] for name in names}))
-    return True
+        return (yield)
+    run = _runner(pyfuncitem.config)
+
+    @functools.wraps(test)
+    def plain(*args: Any, **kwargs: Any) -> None:
+        run(test(*args, **kwargs))
+
+    setattr(holder, name, plain)
+    try:
+        return (yield)
+    finally:
+        setattr(holder, name, given)
 
 
 @pytest.fixture
@@ -157,10 +169,15 @@ def _runner(config: pytest.Config) -> Callable[[Coroutine[Any, Any, T]], T]:
 
     from .clock import virtual_loop
 
-    real = config.getoption("--kafka-bootstrap") is not None
+    real = _is_real(config)
 
     def run(coroutine: Coroutine[Any, Any, T]) -> T:
         with asyncio.Runner(loop_factory=None if real else virtual_loop) as runner:
             return runner.run(coroutine)
 
     return run
+
+
+def _is_real(config: pytest.Config) -> bool:
+    """Whether tests run on real brokers."""
+    return config.getoption("--kafka-bootstrap") is not None

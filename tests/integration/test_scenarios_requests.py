@@ -353,6 +353,23 @@ async def a_transaction_that_wrote_nothing_has_markers_too(p: Ownership, ask: As
     return [*found, await writer.add(), await writer.end(commit=False), await writer.stands_at(2)]
 
 
+# --- members --------------------------------------------------------------------------------------------------------------------
+
+
+_PATTERNS: Final = (
+    *(r"orders.*", r"(?i)ORDERS", r"(?:o|x)rders(?P<rest>\.retry\.\d+)??", r"[(?=!]*o[*+.]+-", r"\++|\*+|x{1,2}|orders"),
+    *(r"[]\](?>x]*orders", r"(?!.*\.retry\.).*", r"(?=o).*", r".*(?<=s)", r".*(?<!1)", r"(o)rders|\1", r"(?P<o>o)rders|(?P=o)"),
+    *(r"(o)?(?(1)rders|x)", r"(?>o)rders", r"o*+rders", r"o{1,2}+rders", r"(?#a comment)orders", r"(?x) orders", r"(?a)orders"),
+    *(r"orders\Z", r"\u006frders", r"\N{BULLET}", r"("),
+)
+
+
+@scenario
+async def patterns_of_python_that_are_none_of_re2_are_refused(p: Ownership, ask: Ask) -> Any:
+    answers = {each: await beat(p, ask, subscribed_topic_names=None, subscribed_topic_regex=each) for each in _PATTERNS}
+    return {pattern: answer.error_code for pattern, answer in answers.items()}
+
+
 # --- tools: topics --------------------------------------------------------------------------------------------------------------
 
 

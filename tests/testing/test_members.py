@@ -6,8 +6,8 @@ from typing import Any, Final, ParamSpec
 
 import pytest
 
-from kafka_async import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
-from kafka_async.errors import CommitFailedError
+from kafka_async import ConsumerRebalanceListener, KafkaConsumer, SubscriptionPattern, TopicPartition
+from kafka_async.errors import CommitFailedError, InvalidRegularExpressionError
 from kafka_async.testing import Cluster, Member
 from tests.virtual import run_virtual, run_virtual_asyncio
 
@@ -139,3 +139,60 @@ async def test_what_a_member_has_committed_is_where_the_consumer_goes_on(kind: s
         other.leave()
         assert (await consumer.getone()).value == b"2"
         assert ("lost", [0]) in journal.entries
+
+
+async def _read_by(pattern: str) -> list[str]:
+    """Return the topics whose records a consumer gets that subscribes to a pattern."""
+    cluster = Cluster()
+    topics = ("orders", "orders.retry.1", "o.-")
+    for topic in topics:
+        cluster.topic(topic)
+        cluster.produce(topic, value="v")
+    consumer = KafkaConsumer[Any, Any](
+        group_id="billing", group_protocol="consumer", auto_offset_reset="earliest", **cluster.options()
+    )
+    consumer.subscribe(pattern=SubscriptionPattern(pattern))
+    async with consumer:
+        await cluster.assigned("billing")
+        return sorted({tp.topic for tp in consumer.assignment()})
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"(?!.*\.retry\.).*",
+        r"(?=o).*",
+        r".*(?<=s)",
+        r".*(?<!1)",
+        r"(o)rders|\1",
+        r"(?P<o>o)rders|(?P=o)",
+        r"(o)?(?(1)rders|x)",
+        r"(?>o)rders",
+        r"o*+rders",
+        r"o{1,2}+rders",
+        r"(?#a comment)orders",
+        r"(?x) orders",
+        r"orders\Z",
+        r"\u006frders",
+        r"(",
+    ],
+)
+def test_a_pattern_that_brokers_refuse_is_refused(pattern: str) -> None:
+    """They use RE2, so a service whose tests had passed with Python's expressions did not start."""
+    with pytest.raises(InvalidRegularExpressionError):
+        run_virtual_asyncio(lambda: _read_by(pattern))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "topics"),
+    [
+        (r"orders.*", ["orders", "orders.retry.1"]),
+        (r"(?i)ORDERS", ["orders"]),
+        (r"(?:o|x)rders(?P<rest>\.retry\.\d+)??", ["orders", "orders.retry.1"]),
+        (r"[(?=!]*o[*+.]+-", ["o.-"]),
+        (r"\++|\*+|x{1,2}|orders", ["orders"]),
+        (r"[]\](?>x]*orders", ["orders"]),
+    ],
+)
+def test_a_pattern_that_brokers_accept_reads_what_matches(pattern: str, topics: list[str]) -> None:
+    assert run_virtual_asyncio(lambda: _read_by(pattern)) == topics

@@ -185,6 +185,100 @@ def test_one(number, kafka_module_cluster, kafka_session_cluster, kafka_name, vi
 """
 
 
+DECORATED = """
+import functools
+from hypothesis import given, settings, strategies
+from unittest.mock import patch
+HOST = "real"
+
+def charged(test):
+    @functools.wraps(test)
+    async def charge(*args, **kwargs): return await test(*args, **kwargs, extra=1)
+    return charge
+
+async def an_hour():
+    await asyncio.sleep(3600)
+    assert asyncio.get_running_loop().time() >= 3600
+
+@pytest.mark.virtual_time
+@patch(f"{__name__}.HOST", "fake")
+async def test_value(kafka_cluster):
+    await an_hour()
+    assert HOST == "fake"
+
+@pytest.mark.virtual_time
+@patch(f"{__name__}.HOST")
+async def test_mock(host, kafka_cluster, more=2):
+    await an_hour()
+    assert HOST is host and more == 2
+
+class TestMethods:
+    @pytest.mark.virtual_time
+    async def test_plain(self, kafka_cluster): await an_hour()
+
+    @pytest.mark.virtual_time
+    @patch(f"{__name__}.HOST")
+    async def test_mock(self, host, kafka_cluster):
+        await an_hour()
+        assert HOST is host
+
+    @pytest.mark.virtual_time
+    @pytest.mark.parametrize("number", [1])
+    @charged
+    async def test_wrapped(self, kafka_cluster, number, extra=0):
+        await an_hour()
+        assert number == extra == 1
+
+@pytest.mark.virtual_time
+@settings(max_examples=3, database=None, deadline=None)
+@given(hours=strategies.integers(1, 10))
+async def test_hours(hours, kafka_session_cluster):
+    await asyncio.sleep(hours * 3600)
+    assert asyncio.get_running_loop().time() >= 3600
+"""
+BARE = ["-p", "no:anyio", "-p", "no:asyncio"]
+AUTO = ["-p", "no:anyio", "-o", "asyncio_mode=auto", *SCOPE]
+
+
+@pytest.mark.parametrize("options", [BARE, AUTO, ["-p", "no:anyio", *SCOPE]], ids=["no plugin", "pytest-asyncio", "strict"])
+def test_what_decorates_a_test_is_there_under_virtual_time(options: list[str], tmp_path: Path) -> None:
+    """It was stripped: what the test replaced was there after all, and mocks and methods ended in ``KeyError``."""
+    found = run(tmp_path, DECORATED, *options)
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert "6 passed" in found.stdout
+
+
+ON_BROKERS = """
+from unittest.mock import patch
+HOST = "real"
+
+@pytest.mark.virtual_time
+@patch(f"{__name__}.HOST", "fake")
+async def test_it():
+    await asyncio.sleep(0)
+    assert HOST == "fake" and type(asyncio.get_running_loop()).__module__.startswith("asyncio")
+"""
+WITH_ITS_LOOP = """
+@pytest.fixture
+async def loop(): return asyncio.get_running_loop()
+
+@pytest.mark.virtual_time
+async def test_its_loop(loop): assert asyncio.get_running_loop() is loop
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "options", "passed"),
+    [(ON_BROKERS, BARE, 1), (ON_BROKERS, ["-p", "no:anyio", *SCOPE], 1), (ON_BROKERS + WITH_ITS_LOOP, AUTO, 2)],
+    ids=["no plugin", "strict", "pytest-asyncio"],
+)
+def test_a_marked_test_runs_in_real_time_on_brokers(code: str, options: list[str], passed: int, tmp_path: Path) -> None:
+    """Without a plugin that took it, it failed: pytest itself knows no async tests. A test without fixtures needs no broker."""
+    found = run(tmp_path, code, "--kafka-bootstrap", "127.0.0.1:1", *options)
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert f"{passed} passed" in found.stdout
+
+
 @pytest.mark.parametrize(
     ("code", "options", "passed"),
     [

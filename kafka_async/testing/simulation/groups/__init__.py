@@ -7,6 +7,7 @@
     share.py         ShareGroupHeartbeat: one share group's members
     assignor.py      which member should have which partition
     offsets.py       what was committed
+    patterns.py      which patterns of topic names a broker accepts
 
 Sessions expire: every look at a group first removes the members whose time is over.
 """

@@ -53,6 +53,7 @@ from .classic import ClassicGroup, ClassicMember, State
 from .consumer import LEAVES, ConsumerGroup, ConsumerMember, Refused, owned_by
 from .fellows import Fellow
 from .offsets import CommittedOffsets
+from .patterns import is_valid
 
 if TYPE_CHECKING:
     from ..broker import FakeBroker
@@ -388,10 +389,8 @@ class Groups:
         if request.subscribed_topic_names is not None:
             member.topics = frozenset(request.subscribed_topic_names)
         if request.subscribed_topic_regex is not None:
-            try:
-                re.compile(request.subscribed_topic_regex)
-            except re.error:
-                raise Refused(BAD_PATTERN) from None
+            if not is_valid(request.subscribed_topic_regex):
+                raise Refused(BAD_PATTERN)
             member.pattern = request.subscribed_topic_regex
 
     def _aim(self, group: ConsumerGroup) -> None:
