@@ -74,14 +74,13 @@ class ConsumerInstruments:
         now = self._clock()
         if now - watched.seen_at < FRESH:
             return
-        watched.seen_at, watched.points = now, {}  # also if it fails: each instrument would ask again
+        watched.seen_at = now  # also if it fails: each instrument would ask again
+        found: dict[str, list[Point]] = {}
         try:
-            numbers = consumer.metrics()
+            for point in points(consumer.metrics()):
+                found.setdefault(point.name, []).append(point)
         except IllegalStateError:  # this process was forked from the one that the consumer is in, which has its numbers
-            del self._watched[consumer]
-            return
+            self._watched.pop(consumer, None)
         except Exception:
             _log.exception("the metrics of a consumer cannot be had: %r", consumer)  # those of others can
-            return
-        for point in points(numbers):
-            watched.points.setdefault(point.name, []).append(point)
+        watched.points = found  # in one step: another collector may be reading

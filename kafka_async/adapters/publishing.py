@@ -130,20 +130,16 @@ class Publisher:
 class _Sends:
     """What is on its way to one topic, on one event loop."""
 
-    under_way: dict[object, bool] = field(factory=dict)
-    """Whether others were on their way at the same time."""
+    under_way: int = 0
+    begun: int = 0
+    """How many have begun in all. One during which this grows has company."""
     alone: anyio.Lock = field(factory=anyio.Lock)
     """Held by who waits for the others to end, and sends alone then. Nobody begins meanwhile."""
     ended: anyio.Event = field(factory=anyio.Event)
     """Set when the next one has ended."""
 
-    def begin(self, send: object) -> None:
-        self.under_way[send] = False
-        if len(self.under_way) > 1:
-            self.under_way = dict.fromkeys(self.under_way, True)
-
-    def end(self, send: object) -> None:
-        del self.under_way[send]
+    def end(self) -> None:
+        self.under_way -= 1
         ended, self.ended = self.ended, anyio.Event()
         ended.set()
 
@@ -163,18 +159,20 @@ class _Apart:
         if topics is None:
             topics = defaultdict(_Sends)
             self._topics.set(topics)
-        sends, send = topics[topic], object()
+        sends = topics[topic]
         async with sends.alone:
-            sends.begin(send)
+            sends.begun += 1
+            sends.under_way += 1
+            number, was_first = sends.begun, sends.under_way == 1
         try:
             await self._send(topic, key, value, headers)
         except Exception as error:
-            if not (is_too_large(error) and sends.under_way[send]):
+            if not is_too_large(error) or (was_first and sends.begun == number):
                 raise
         else:
             return
         finally:
-            sends.end(send)
+            sends.end()
         async with sends.alone:
             while sends.under_way:
                 await sends.ended.wait()

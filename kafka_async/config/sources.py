@@ -89,8 +89,10 @@ def options_of_properties(
     replaced = dialect.replaced.union(name for name in _CLASSES if name in given)
     known: dict[str, str] = {}
     options: dict[str, Any] = {}
-    for key, value in ((key, value) for key, value in properties.items() if option_name(key) not in replaced):
+    for key, value in properties.items():
         name, text = option_name(key), value.strip()  # as Java's ConfigDef does, passwords included
+        if name in replaced:
+            continue
         if name in _REFUSED:
             raise KafkaConfigurationError(f"{key} is not supported: {_REFUSED[name]}")
         if name in _CLASSES:

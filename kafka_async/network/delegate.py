@@ -385,7 +385,10 @@ class NetworkClientDelegate:
         if ready:
             late = {link.node.id for link in self._links.values() if link.is_late(now)}
             prompt, fresh = ([link for link in some if link.node.id not in late] for some in (ready, fresh))
-            if prompt or not (hedges or (fresh and not any(link.setting_up for link in links))):
+            # A broker that owes an answer gets the request only if no other will be there in time: none may be tried now, or the
+            # one that is being tried takes long.
+            may_be_there = hedges or (fresh and not any(link.setting_up for link in links))
+            if prompt or not may_be_there:
                 return self._send(request, min(prompt or ready, key=attrgetter("in_flight")), now), inf
         if fresh and not hedges:
             link = min(fresh, key=attrgetter("history.failures"))

@@ -11,12 +11,10 @@ from attrs import define, field
 from ...application.consumer import KafkaConsumer
 from ...errors import KafkaTimeoutError
 from ...model import TopicPartition
+from ..ranges.offsets import LOOKS, SECOND_LOOK, below
 
 _QUIET: Final = 5.0
 """Seconds without progress after which ends are looked up again."""
-_LOOKS: Final = 3
-"""How often brokers are asked before an end below the one that is known is believed: a new leader may be behind."""
-_SECOND_LOOK: Final = 1.0
 
 Look = Callable[[Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, int]]]
 
@@ -65,12 +63,13 @@ class Ends:
 
     async def _lower(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the ends of logs that are shorter than they were."""
-        lower: dict[TopicPartition, int] = {}
-        for look in range(_LOOKS):
+        ends: Mapping[TopicPartition, int] = {}
+        lower: Collection[TopicPartition] = ()
+        for look in range(LOOKS):
             if look:
-                await anyio.sleep(_SECOND_LOOK)
+                await anyio.sleep(SECOND_LOOK)
                 await self.consumer.describe_topics(*{each.topic for each in lower})  # leads to the leader of now
             ends = await self.look(partitions) if partitions else {}
-            if not (lower := {each: end for each, end in ends.items() if end < self.offsets[each]}):
+            if not (lower := below(ends, self.offsets)):
                 break
-        return lower
+        return {each: ends[each] for each in lower}

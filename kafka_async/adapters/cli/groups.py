@@ -182,21 +182,22 @@ async def _lags(admin: Admin, shown: Collection[GroupListing], options: Mapping[
     seconds = admin.client.config.default_api_timeout_ms / 1000
     offsets = [group for group in shown if group.kind in ("", "classic", "consumer")]
 
-    async def attempt() -> tuple[dict[str, Any], dict[str, Any]]:
+    async def attempt() -> tuple[dict[str, Any], dict[str, Any], dict[str, KafkaError]]:
         shares = await batches.share_offsets_many(admin.client, shown, seconds)
         found = await batches.committed_many(admin.client, offsets, seconds)
-        for error in _refused(shares | found).values():
+        refused = _refused(shares | found)
+        for error in refused.values():
             if error.retriable:
                 raise error
-        return shares, found
+        return shares, found, refused
 
-    shares, found = await admin.client.persist(attempt)
+    shares, found, refused = await admin.client.persist(attempt)
     committed = {name: _told(outcome) for name, outcome in found.items()}
     async with KafkaConsumer[Any, Any](**options) as lookups:
         ends = await ends_of(lookups, {partition for each in committed.values() for partition in each})
     lags |= {name: KnownLag.of([row.lag for row in share_progress(_told(outcome))]) for name, outcome in shares.items()}
     lags |= {name: KnownLag.of([row.lag for row in progress(each, ends)]) for name, each in committed.items()}
-    for name, error in _refused(shares | found).items():
+    for name, error in refused.items():
         to_stderr(f"{printable(f'kafka-async: the lag of group {name!r} is not known: {in_words(error)}')}\n")
         lags[name] = evolve(lags[name], complete=False)
     return lags

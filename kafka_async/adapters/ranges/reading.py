@@ -16,7 +16,7 @@ from ...errors import (
 )
 from ...model import TopicPartition
 from ...values import frozen
-from .offsets import Ranges, below, names_of
+from .offsets import LOOKS, SECOND_LOOK, Ranges, below, names_of
 from .planner import OffsetRange
 
 if TYPE_CHECKING:  # a process that only plans needs none of them
@@ -26,10 +26,6 @@ if TYPE_CHECKING:  # a process that only plans needs none of them
 
 _PATIENCE_MS: Final = 10_000.0
 """Milliseconds without a record before checking whether the topics are still there."""
-_SECOND_LOOK: Final = 1.0
-"""Seconds until topics that seem to be gone are looked at again: a broker may be behind the others."""
-_LOOKS: Final = 3
-"""How often brokers are asked before what they say against a plan is believed."""
 
 
 @frozen(kw_only=True)
@@ -115,9 +111,9 @@ class RangesReading:
             self._assign(left)
             return
         there = self._there(left)
-        if there == left and isinstance(error, OffsetOutOfRangeError) and self._doubts < _LOOKS:
+        if there == left and isinstance(error, OffsetOutOfRangeError) and self._doubts < LOOKS:
             self._doubts += 1  # all of it is there: the broker that refused it is behind the others
-            self._policy.sleep(_SECOND_LOOK)
+            self._policy.sleep(SECOND_LOOK)
         elif self._policy.fails and (isinstance(error, LogTruncationError) or not self._only_begin_later(left, there)):
             text = f"{error}; {self._policy.remedy}"
             raise DataLossError(text) from error
@@ -158,9 +154,9 @@ class RangesReading:
 
         It held all when they were planned, so an end within them is asked for again.
         """
-        for look in range(_LOOKS):
+        for look in range(LOOKS):
             if look:
-                self._policy.sleep(_SECOND_LOOK)
+                self._policy.sleep(SECOND_LOOK)
                 self._consumer.describe_topics(*{partition.topic for partition in left})  # leads to the leader of now
             begins, ends = self._consumer.beginning_offsets(left), self._consumer.end_offsets(left)
             if not below(ends, {partition: end for partition, (_, end) in left.items()}):
@@ -180,7 +176,7 @@ class RangesReading:
         left = self._left()
         if not (lost := self._lost(left)):
             return False
-        self._policy.sleep(_SECOND_LOOK)
+        self._policy.sleep(SECOND_LOOK)
         lost = {partition: what for partition, what in self._lost(left).items() if partition in lost}
         for what in sorted({*lost.values()}):
             names = names_of(partition for partition in lost if lost[partition] == what)

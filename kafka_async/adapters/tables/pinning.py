@@ -17,7 +17,7 @@ from ...errors import (
 )
 from ...model import TopicPartition
 from ...values import define, field, frozen
-from ..ranges.offsets import Offsets, Ranges, below, names_of
+from ..ranges.offsets import LOOKS, SECOND_LOOK, Offsets, Ranges, below, names_of
 from ..ranges.planner import OffsetRange
 from .moments import Moment, check_order
 
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     from ..sync import KafkaConsumer
 
 REMEDY: Final = "on_loss='skip' goes on without these records"
-_LOOKS: Final = 3
-"""How often brokers are asked before an end below what is known is believed: one may be behind the others."""
-_SECOND_LOOK: Final = 1.0
-"""Seconds between two looks."""
 _log = logging.getLogger("kafka_async.scan")
 
 Connect = Callable[..., AbstractContextManager["KafkaConsumer"]]
@@ -177,10 +173,10 @@ class Pinning:
         if not known:
             return {}
         ends = consumer.end_offsets(known)
-        for _ in range(_LOOKS - 1):
+        for _ in range(LOOKS - 1):
             if not below(ends, known):
                 break
-            self.sleep(_SECOND_LOOK)
+            self.sleep(SECOND_LOOK)
             consumer.describe_topics(*{partition.topic for partition in known})  # leads to the leader of now
             ends = consumer.end_offsets(known)
         return ends

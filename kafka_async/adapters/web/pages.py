@@ -43,15 +43,9 @@ PARTITION_COLUMNS: Final = (
     ("note", "Note"),
 )
 FACTS: Final = (
-    ("status", "Status"),
+    GROUP_COLUMNS[0],
     ("state", "State"),
-    ("type", "Type"),
-    ("members", "Members"),
-    ("lag", "Lag"),
-    ("behind", "Behind"),
-    ("in", "In/s"),
-    ("out", "Out/s"),
-    ("clear", "Clear in"),
+    *(column for column in GROUP_COLUMNS[1:] if column[0] not in ("group", "worst", "trend")),
     ("rebalances", "Rebalances in the last hour"),
     ("retention", "Deleted unread in"),
     ("notes", "Notes"),

@@ -30,8 +30,10 @@ PATIENCE: Final = 0.01
 Not zero: a slow application would work through another batch before it gives up what another member waits for.
 """
 
-SHORTEST_WAIT: Final = 0.1
-"""Seconds between two looks of a read call that waits, if ``auto_commit_interval_ms`` is 0: it would do nothing else otherwise."""
+SHORTEST_INTERVAL: Final = 0.1
+"""Seconds between two commits of ``process``, at least, and of a read call that waits if ``auto_commit_interval_ms`` is 0: they
+would do nothing else otherwise.
+"""
 
 MOST_HOLDERS: Final = 64
 """Number of tasks and threads whose records are tracked, above which those that have ended are dropped."""
@@ -211,8 +213,6 @@ class AutoCommit:
     suspended: bool = False
     """While ``process`` runs, nothing is committed here."""
     _due_at: float | None = field(default=None, init=False)
-    _waits_until: float = field(default=-inf, init=False)
-    """When a read call that waits looks again at the earliest."""
     _pending: Commit | None = field(default=None, init=False)
     _last: list[Commit] = field(factory=list, init=False)
     """Commits of partitions that were given up at once; only ``stop`` waits for them."""
@@ -227,8 +227,7 @@ class AutoCommit:
 
     def read_entered(self, now: float) -> None:
         """A read call begins: everything that was handed out before is consumed. Commit if the interval has passed."""
-        if self._settled:
-            self.unsettle()
+        self.unsettle()
         if self.enabled:
             self.look(now)
         elif self._last:
@@ -250,7 +249,9 @@ class AutoCommit:
             return inf
         if self._pending is not None:
             return -inf if self._pending.done else inf
-        return inf if self._settled or self._due_at is None else max(self._due_at, self._waits_until)
+        if self._settled or self._due_at is None:
+            return inf
+        return self._due_at if self.config.auto_commit_interval_ms else self._due_at + SHORTEST_INTERVAL
 
     @property
     def look_at(self) -> float:
@@ -279,8 +280,6 @@ class AutoCommit:
             self._report_failed(failed, now)
             if fresh:
                 self._pending = self.commits.begin(fresh, Why.INTERVAL, now + self.config.default_api_timeout_ms / 1000)
-        if self._due_at <= now:
-            self._waits_until = now + SHORTEST_WAIT
 
     def _report_failed(self, failed: Mapping[TopicPartition, HeldRange], now: float) -> None:
         """Say once that what a task left undone holds up the commits of a partition."""

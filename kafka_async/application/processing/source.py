@@ -6,7 +6,7 @@ While records are processed, what takes part in rebalances for them comes before
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
-from typing import Final, Protocol, Self
+from typing import Protocol, Self
 from uuid import UUID
 
 from ...errors import ConsumerStoppedError, KafkaError
@@ -14,6 +14,7 @@ from ...events import Refusals
 from ...model import OffsetAndMetadata, TopicPartition
 from ...values import define, field
 from ..callbacks import Batch, ConsumerRebalanceListener, settled
+from ..committing.auto_commit import SHORTEST_INTERVAL
 from ..committing.commit_calls import Settling
 from ..lifecycle.lifecycle import Phase
 from ..lifecycle.ownership import Occupant
@@ -24,9 +25,6 @@ from .lanes import Lanes
 from .process_settings import ProcessSettings
 from .redelivery import WRITTEN_TO, Redelivery
 from .work import Received, Supply, Work
-
-SHORTEST_INTERVAL: Final = 0.1
-"""Seconds between two commits, at least."""
 
 
 class RebalanceFollower(Settling, Protocol):

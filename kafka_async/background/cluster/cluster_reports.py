@@ -87,13 +87,14 @@ class ClusterReports:
     def _report_leaderless(self, now: float) -> None:
         """Nothing is asked of a partition without a leader, so nothing else would say why no records come."""
         before, assigned = self._leaderless_since, self.subscription.partitions
-        found = {partition: error for partition in assigned if (error := self.cluster.leaderless(partition)) is not None}
-        # A topic that is gone altogether has no leaders either.
-        lasting = {partition for partition in before.keys() & assigned.keys() if self.cluster.leader(partition) is None}
-        self._leaderless_since = {partition: before.get(partition, now) for partition in found.keys() | lasting}
-        if back := frozenset(before.keys() & assigned.keys() - self._leaderless_since.keys()):
+        led_by_none = [partition for partition in assigned if self.cluster.leader(partition) is None]
+        found = {partition: error for partition in led_by_none if (error := self.cluster.leaderless(partition)) is not None}
+        # A topic that is gone altogether has no leaders either: it ends nothing.
+        since = {partition: before.get(partition, now) for partition in led_by_none if partition in found or partition in before}
+        self._leaderless_since = since
+        if back := frozenset(before.keys() & assigned.keys() - since.keys()):
             self.trace(Recovered(now=now, outage=_LEADERLESS, subject="fetch", partitions=back))
-        if which := frozenset(partition for partition in found if now - self._leaderless_since[partition] >= _ELECTION):
+        if which := frozenset(partition for partition in found if now - since[partition] >= _ELECTION):
             text = "assigned partitions have no leader, so nothing of them can be read; asking again"
             self.trace(Fault(now=now, text=text, error=found[min(which)], subject="fetch", outage=_LEADERLESS, partitions=which))
 

@@ -108,15 +108,16 @@ class _Fetched:
     outcome: Token | KafkaError
     at: float
 
+    @property
+    def lifetime(self) -> float:
+        """Seconds; 0 if it brought no token, or one of which that is not known."""
+        return 0.0 if isinstance(self.outcome, KafkaError) else self.outcome.lifetime or 0.0
+
     def is_fresh(self, now: float) -> bool:
-        if isinstance(self.outcome, KafkaError) or self.outcome.lifetime is None:
-            return False
-        return self.at <= now < self.at + USED_FOR * self.outcome.lifetime
+        return self.at <= now < self.at + USED_FOR * self.lifetime
 
     def is_valid(self, now: float) -> bool:
-        if isinstance(self.outcome, KafkaError) or self.outcome.lifetime is None:
-            return False
-        return self.at <= now < self.at + self.outcome.lifetime - LEAST_LEFT
+        return self.at <= now < self.at + self.lifetime - LEAST_LEFT
 
     def value(self) -> str:
         if isinstance(self.outcome, KafkaError):

@@ -139,6 +139,13 @@ class Brokers:
         texts |= {"attempts": 1, "value-left-out": size}
         self._write(b"k", b"", [*HEADERS, *((f"dead-letter-{name}", str(text).encode()) for name, text in texts.items())])
 
+    def letter(self, offset: int, *, by_broker: bool) -> None:
+        """Write a letter that has not everything."""
+        if by_broker:
+            self.letter_of_broker(offset)
+        else:
+            self.letter_without_value(offset, len(b"mug"))
+
     def _write(self, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]) -> None:
         self.call(lambda cluster: cluster.produce("dead", key=key, value=value, headers=headers, partition=0, timestamp=WRITTEN))
 
@@ -222,11 +229,7 @@ def test_a_copy_goes_back_if_its_topic_is_gone(brokers: Brokers) -> None:
 
 @pytest.mark.parametrize("by_broker", [True, False])
 def test_a_record_of_another_topic_does_not_go_back_in_place_of_a_letter(brokers: Brokers, by_broker: bool) -> None:
-    offset = brokers.job()
-    if by_broker:
-        brokers.letter_of_broker(offset)
-    else:
-        brokers.letter_without_value(offset, len(b"mug"))
+    brokers.letter(brokers.job(), by_broker=by_broker)
     brokers.call(lambda cluster: cluster.recreate("jobs"))
     brokers.job(b"cup", timestamp=MUCH_LATER)
 
@@ -239,11 +242,7 @@ def test_a_record_of_another_topic_does_not_go_back_in_place_of_a_letter(brokers
 
 @pytest.mark.parametrize("by_broker", [True, False])
 def test_the_record_itself_goes_back_while_it_is_there(brokers: Brokers, by_broker: bool) -> None:
-    offset = brokers.job()
-    if by_broker:
-        brokers.letter_of_broker(offset)
-    else:
-        brokers.letter_without_value(offset, len(b"mug"))
+    brokers.letter(brokers.job(), by_broker=by_broker)
 
     result = brokers.redrive()
 

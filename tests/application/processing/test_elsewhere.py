@@ -45,6 +45,15 @@ async def test_a_commit_that_a_rebalance_refuses_ends_nothing(error: type[Rebala
     assert refused > 3
 
 
+class Losing(ConsumerRebalanceListener):
+    """Notes that partitions were lost."""
+
+    lost = False
+
+    async def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
+        self.lost = True
+
+
 @PROTOCOLS
 @virtual
 async def test_the_commit_of_an_idle_partition_stays_within_the_log_whatever_comes_and_goes(protocol: str) -> None:
@@ -111,11 +120,11 @@ async def test_a_member_that_was_frozen_for_longer_than_its_session_begins_nothi
     some = world()
     some.produce(300)
     begun_late: list[int] = []
-    frozen = lost = False
+    frozen, listener = False, Losing()
 
     async def handle(record: Record) -> None:
         nonlocal frozen
-        if frozen and not lost:
+        if frozen and not listener.lost:
             begun_late.append(record.offset)
         if record.offset == 20 and not frozen:
             cast("MockClock", trio.lowlevel.current_clock()).jump(60)
@@ -123,15 +132,10 @@ async def test_a_member_that_was_frozen_for_longer_than_its_session_begins_nothi
             frozen = True
         await some.handle(record)
 
-    class Losing(ConsumerRebalanceListener):
-        async def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
-            nonlocal lost
-            lost = True
-
     async with some.consumer(group_protocol=protocol) as consumer:
-        consumer.subscribe(["t"], listener=Losing())
+        consumer.subscribe(["t"], listener=listener)
         async with consumer.processing(handle, concurrency=2):
-            await until(lambda: lost)
+            await until(lambda: listener.lost)
             await until(lambda: len(set(some.offsets())) == 300)
     assert frozen
     assert not begun_late
@@ -144,7 +148,7 @@ async def test_a_handler_that_was_frozen_for_longer_than_its_session_is_not_told
     some = world()
     some.produce(300)
     asked_late, told_late = 0, list[int]()
-    frozen = lost = False
+    frozen, listener = False, Losing()
 
     async def handle(record: Record, context: ProcessingContext) -> None:
         nonlocal asked_late, frozen
@@ -153,22 +157,17 @@ async def test_a_handler_that_was_frozen_for_longer_than_its_session_is_not_told
             some.coordinator.kick(GROUP)
             frozen = True
         await some.handle(record)
-        late = frozen and not lost
+        late = frozen and not listener.lost
         asked_late += late
         reached = context.completed(some.partitions[0])
         assert reached is not None
         if late:
             told_late.append(record.offset)
 
-    class Losing(ConsumerRebalanceListener):
-        async def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
-            nonlocal lost
-            lost = True
-
     async with some.consumer(group_protocol=protocol) as consumer:
-        consumer.subscribe(["t"], listener=Losing())
+        consumer.subscribe(["t"], listener=listener)
         async with consumer.processing(handle, concurrency=2) as run:
-            await until(lambda: lost)
+            await until(lambda: listener.lost)
             await until(lambda: len(set(some.offsets())) == 300)
             assert run.statistics().failures == 0
     assert frozen

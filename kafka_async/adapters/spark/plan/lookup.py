@@ -65,17 +65,20 @@ class Lookup:
         Any broker answers, and one may be behind the others: right after it started, or after a change. So what was there at the
         last look is looked for ``fetchOffset.numRetries`` times in all before it counts as gone, or as another topic.
         """
-        looks = 0
-        while True:
-            found, ids = self._persist(lambda consumer: self._look(consumer, strict=first))
-            looks += 1
-            if not (unlike := self._unlike(found, ids)) or looks >= self.options.retries:
-                break
-            _log.warning("%s: a broker does not have what was there at the last look; asking again", names_of(unlike))
-            self._pause()
+        look = lambda: self._persist(lambda consumer: self._look(consumer, strict=first))  # noqa: E731
+        found, ids = self._looked(look, lambda seen: self._unlike(*seen))
         self._found = found
         self._check_ids(ids)
         return found
+
+    def _looked(self, look: Callable[[], T], lacking: Callable[[T], Set[TopicPartition]]) -> T:
+        """Return what a look sees, the first that lacks nothing, or the last of as many as there may be."""
+        for _ in range(self.options.retries - 1):
+            if not (unlike := lacking(seen := look())):
+                return seen
+            _log.warning("%s: a broker does not have what was there at the last look; asking again", names_of(unlike))
+            self._pause()
+        return look()
 
     def _look(self, consumer: "KafkaConsumer", *, strict: bool) -> tuple[frozenset[TopicPartition], Mapping[str, Any]]:
         """Return the partitions, and the ids of their topics."""
@@ -166,13 +169,8 @@ class Lookup:
     def _still_there(self, consumer: "KafkaConsumer", partitions: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
         """Return the partitions that are there. Those that are missing are looked for as often as in ``partitions``."""
         topics = {partition.topic for partition in partitions}
-        looks = 0
-        while True:
-            there = partitions & _partitions_of(consumer.describe_topics(*topics).topics)
-            looks += 1
-            if there == partitions or looks >= self.options.retries:
-                break
-            self._pause()
+        look = lambda: partitions & _partitions_of(consumer.describe_topics(*topics).topics)  # noqa: E731
+        there = self._looked(look, lambda seen: partitions - seen)
         self._found -= partitions - there
         return there
 
