@@ -203,8 +203,8 @@ class Processing:
         try:
             self._portal = self._thread.__enter__()
             self._ended, self._run = self._portal.start_task(self._serve)
-        except BaseException:
-            self._close()
+        except BaseException as error:  # also one of a signal handler, while it begins
+            self._close(error)
             raise
         self._seat.processing = self
         return self
@@ -248,10 +248,11 @@ class Processing:
             raise
         return self._ended.exception() or self._ended.result()
 
-    def _close(self) -> None:
+    def _close(self, error: BaseException | None = None) -> None:
+        """End our thread. With an ``error`` what runs on it is cancelled; nobody else would tell it to end."""
         try:
             if self._thread is not None and self._portal is not None:
-                self._thread.__exit__(None, None, None)
+                self._thread.__exit__(None if error is None else type(error), error, None)
         finally:
             if self._mine:
                 self._mine, self._seat.taken_by = False, {}

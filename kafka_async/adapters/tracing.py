@@ -200,6 +200,15 @@ class Tracing:
         reacts = callable(on_failure) and batch is None
         return _around(handler, begin, again if reacts else None), _after(on_failure, begin) if reacts else on_failure
 
+    def over(self) -> None:
+        """End the span of an attempt that ``on_failure`` was to be part of and is not; ``process`` calls this.
+
+        Its partition has left, or ``process`` ends: the record is handled again, here or by another member.
+        """
+        found = _open.get()
+        if found is not None:
+            found[1].end(found[1].error)
+
     def _begin(self, first: Any, records: Sequence[Any], attempt: int, *, batch: bool, about: Attributes) -> _Attempt:
         source, links = self._sources(records, batch=batch)
         attributes: Attributes = {
@@ -293,7 +302,8 @@ def _failed(attempt: _Attempt, error: BaseException, again: Again | None, contex
     """The handler has failed: end the span, unless ``on_failure`` comes next, which is part of it."""
     error = decided(_of_record(error))
     skipped = not isinstance(error, Exception) or isinstance(error, Skip)
-    if skipped or again is None or again(context.record, context.attempt, error):
+    # The result of a thread that was given up does not count, so nothing comes after it.
+    if skipped or again is None or context.cancelled or again(context.record, context.attempt, error):
         attempt.end(error)
     else:
         attempt.error = error

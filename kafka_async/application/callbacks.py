@@ -172,24 +172,32 @@ class Preparation:
         deserializers = Deserializers.of(config.key_deserializer, config.value_deserializer)
         return cls(deserializers, config.interceptors) if deserializers is not None or config.interceptors else None
 
-    async def prepare(self, batch: Batch) -> dict[TopicPartition, Deserialized]:
+    async def prepare(self, batch: Batch, made: Batch) -> dict[TopicPartition, Deserialized]:
         """Return, by partition, what the application is to get. Raises what an interceptor raises, and ``TypeError`` if one
         returns something else than records.
-        """
-        made = {tp: await self._deserialize(records) for tp, records in batch.items()}
-        seen = {tp: result.records for tp, result in made.items() if result.records}
-        for interceptor in self.interceptors:
-            if seen:
-                seen = _checked(
-                    await settled(interceptor.on_consume(dict(seen)), f"{shown(interceptor)}.on_consume()"), interceptor, seen
-                )
-        return {tp: evolve(result, records=list(seen.get(tp, ()))) for tp, result in made.items()}
 
-    async def _deserialize(self, records: list[Record]) -> Deserialized:
+        ``made``: what deserializers made of the first records of ``batch``. The rest is appended one by one, so that after a call
+        that is cancelled the next one goes on from there: reads with short timeouts would never get anywhere.
+        """
+        found = {tp: await self._deserialize(records, made[tp]) for tp, records in batch.items()}
+        seen = {tp: result.records for tp, result in found.items() if result.records}
+        try:
+            for interceptor in self.interceptors:
+                if seen:
+                    seen = _checked(
+                        await settled(interceptor.on_consume(dict(seen)), f"{shown(interceptor)}.on_consume()"), interceptor, seen
+                    )
+        except BaseException:  # it may have changed values in place: it is to see them as they were, and not what it made of them
+            for records in made.values():
+                records.clear()
+            raise
+        return {tp: evolve(result, records=list(seen.get(tp, ()))) for tp, result in found.items()}
+
+    async def _deserialize(self, records: list[Record], made: list[Record]) -> Deserialized:
         return (
             Deserialized(records=records, done=len(records))
             if self.deserializers is None
-            else await self.deserializers.apply(records)
+            else await self.deserializers.apply(records[len(made) :], made)
         )
 
 

@@ -502,6 +502,7 @@ class KafkaConsumer(Generic[K, V]):
         self._parts.unread.keep(kept)
         self._parts.rebalancing.lost -= frozenset(wanted)
         self._parts.outbox.add(AssignFromUser(stamps=self._parts.unread.assign(wanted), subscription=number))
+        self._parts.runtime.wake_application()  # a read may wait for a partition that has left
 
     def assignment(self) -> set[TopicPartition]:
         """Return the partitions that are assigned now."""
@@ -799,9 +800,9 @@ class KafkaConsumer(Generic[K, V]):
         partition is stopped.
 
         For a readiness probe. It is ``False`` while the group rebalances, while the coordinator or every broker is
-        unreachable, or while a broker refuses a partition, and becomes ``True`` again by itself; after a partition was
-        halted (a corrupt batch, an offset that the log does not hold) only with a seek. Once ``process`` has failed it is ``False``
-        until something else reads. ``statistics()`` has the reason.
+        unreachable, while a broker refuses a partition, or while one has had no leader for three seconds, and becomes ``True``
+        again by itself; after a partition was halted (a corrupt batch, an offset that the log does not hold) only with a seek.
+        Once ``process`` has failed it is ``False`` until something else reads. ``statistics()`` has the reason.
         """
         return self._parts.observer.ready and not self._parts.guard.has_failed
 

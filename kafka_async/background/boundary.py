@@ -205,7 +205,9 @@ class FetchBuffer:
     total: UnreadBytes = field(factory=UnreadBytes, metadata=_ASSEMBLY)
     accounts: dict[TopicPartition, UnreadBytes] = field(factory=dict, repr=False, metadata=_BACKGROUND)
     refused: Mapping[TopicPartition, KafkaError] = field(factory=dict, repr=False, metadata=_BACKGROUND)
-    """Partitions that a broker refuses to read, and why. Tried again, and replaced as a whole when another one is."""
+    """Partitions that a broker refuses to read, and why. They are tried again. Replaced as a whole."""
+    unavailable: Mapping[TopicPartition, KafkaError] = field(factory=dict, repr=False, metadata=_BACKGROUND)
+    """Partitions that have had no leader, or have not been there, for longer than an election takes. Replaced as a whole."""
     hungry: bool = field(default=False, metadata=_BACKGROUND)
     """The background would fetch if there were room, or is looking for room right now."""
     starving: bool = field(default=False, metadata=_BACKGROUND)

@@ -1,5 +1,6 @@
 """The blocking consumers and other threads: what may be asked while one of them has the consumer, and once processing is over."""
 
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -7,19 +8,23 @@ from typing import Any
 
 import pytest
 
-from kafka_async import ConsumerState
+from kafka_async import ConsumerState, TopicPartition
 from kafka_async.adapters.sync import Processing
 from kafka_async.errors import IllegalStateError, ProcessingError
 from kafka_async.sync import KafkaConsumer, ShareConsumer
-from kafka_async.testing import Cluster, ThreadedCluster
+from kafka_async.testing import HANG, Api, Cluster, ThreadedCluster
 
 PATIENCE = 20.0
 both = pytest.mark.parametrize("made", [KafkaConsumer, ShareConsumer])
 
 
 @pytest.fixture
-def brokers() -> Iterator[str]:
-    cluster = Cluster()
+def cluster() -> Cluster:
+    return Cluster()
+
+
+@pytest.fixture
+def brokers(cluster: Cluster) -> Iterator[str]:
     cluster.topic("t")
     cluster.group("g", share_auto_offset_reset="earliest")
     cluster.produce("t", value=b"0")
@@ -101,6 +106,34 @@ def test_a_health_check_is_answered_while_another_thread_processes(made: Any, br
     processor.join(PATIENCE)
     assert not processor.is_alive()
     assert len(inside) == 1
+
+
+def test_control_c_ends_processing_that_cannot_begin(cluster: Cluster, brokers: str) -> None:
+    """It waited for what nobody told to end."""
+    main = threading.main_thread().ident
+    assert main is not None
+    asked = threading.Event()
+
+    def never(broker: int, request: Any) -> object:
+        asked.set()
+        return HANG
+
+    def interrupt() -> None:
+        asked.wait(PATIENCE)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    with KafkaConsumer(bootstrap_servers=brokers, group_id="g") as consumer:
+        consumer.assign([TopicPartition("t", 0)])
+        end = cluster.control(Api.OFFSET_FETCH, never, keep=True)
+        user = threading.Thread(target=interrupt)
+        user.start()
+        began = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            consumer.process(lambda record: None)
+        assert time.monotonic() - began < PATIENCE
+        user.join()
+        end()
+        assert not is_taken(consumer)
 
 
 # --- processing that is over ---------------------------------------------------------------------------------------------------

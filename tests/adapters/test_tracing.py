@@ -3,6 +3,8 @@
 import asyncio
 import gc
 import logging
+import threading
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Literal
 
@@ -16,7 +18,18 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanContext, SpanKind, StatusCode, TraceFlags
 
-from kafka_async import Breaker, Failed, KafkaConsumer, ProcessingError, ProcessingStatistics, Reject, Retry, RetryLater, Skip
+from kafka_async import (
+    Breaker,
+    Failed,
+    KafkaConsumer,
+    ProcessingContext,
+    ProcessingError,
+    ProcessingStatistics,
+    Reject,
+    Retry,
+    RetryLater,
+    Skip,
+)
 from kafka_async.adapters.dead_letters import DeadLetters
 from kafka_async.adapters.retry_topics import RetryTopics
 from kafka_async.adapters.tracing import BUCKETS, DURATION, Tracing, continued
@@ -363,6 +376,41 @@ def test_an_attempt_that_is_cancelled_says_so() -> None:
     run(main())
     (span,) = program.finished()
     assert (span.attributes or {})["error.type"] == "asyncio.exceptions.CancelledError"
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_the_last_attempt_of_a_record_that_comes_again_ends_though_on_failure_is_not_called(plain: bool) -> None:
+    program, began = Program(), threading.Event()
+
+    async def handle(record: Any) -> None:
+        began.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            raise ValueError("as it cleans up") from None
+
+    def handle_on_a_thread(record: Any, context: ProcessingContext) -> None:
+        began.set()
+        while not context.cancelled:
+            time.sleep(0.001)
+        raise ValueError("long after it was given up")
+
+    def on_failure(record: Any, error: BaseException, attempts: int) -> None:
+        raise AssertionError("it is another member's record")
+
+    async def main() -> None:
+        handler: Any = handle_on_a_thread if plain else handle
+        async with (
+            KafkaConsumer("orders", group_id="g", auto_offset_reset="earliest", **orders([]).options()) as consumer,
+            consumer.processing(handler, drain_timeout_ms=0, on_failure=on_failure, tracing=program.tracing()),
+        ):
+            await asyncio.to_thread(began.wait)
+        while not program.finished():  # noqa: ASYNC110 - a thread that is left to itself tells nobody that it ended
+            await asyncio.sleep(0.001)
+
+    run(asyncio.wait_for(main(), 20))
+    (span,) = program.finished()
+    assert (span.attributes or {})["error.type"] == "ValueError"
 
 
 @pytest.mark.parametrize("plain", [True, False])

@@ -7,11 +7,15 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import anyio
 import pytest
 
 from kafka_async import KafkaConsumer, TopicPartition
 from kafka_async.errors import CoordinatorLoadInProgressError
 from kafka_async.testing import LOSE, Api, Cluster
+from kafka_async.testing.simulation import FakeCluster
+from kafka_async.wire.messages.produce import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic, InitProducerIdRequest
+from tests.application.support import consumer_on, virtual
 from tests.virtual import run_virtual, run_virtual_asyncio
 
 Run = Callable[[Callable[[], Awaitable[None]]], None]
@@ -169,3 +173,25 @@ def test_a_seed_repeats_a_run_with_all_that_is_random_in_the_consumer() -> None:
     first, again = ran("0"), ran("0")
     assert first == again
     assert first[0] != first[1]
+
+
+@virtual
+async def test_a_transaction_that_nobody_ends_is_over_in_its_time() -> None:
+    """Readers of what is committed waited until a producer came, and found it."""
+    cluster = FakeCluster()
+    (tp,) = cluster.create_topic("t", 1)
+    broker, producers = cluster.brokers[0], cluster.producers
+    made = producers.init(broker, InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=10_000), 4, 0)
+    begins = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="x",
+        v3_and_below_producer_id=made.producer_id,
+        v3_and_below_producer_epoch=made.producer_epoch,
+        v3_and_below_topics=(AddPartitionsToTxnTopic(name="t", partitions=(0,)),),
+    )
+    producers.add_partitions(broker, begins, 3, 0)
+    cluster.produce(tp, "never", producer_id=made.producer_id)
+    cluster.produce(tp, "after it")
+    async with consumer_on(cluster, "t", isolation_level="read_committed", fetch_max_wait_ms=300_000) as consumer:
+        began = anyio.current_time()
+        assert (await consumer.getone()).value == b"after it"
+        assert anyio.current_time() - began < 11

@@ -9,18 +9,22 @@ import logging
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from math import inf
 from typing import Any, Final, TypeAlias
 
+import anyio
 from attrs import frozen
 
 from ...config import ConsumerConfig
-from ...errors import KafkaError
+from ...errors import KafkaError, KafkaTimeoutError
 from ...network.tls import tls_context
 from ..publishing import Headers, send_empty
 from .launch import refuse
 
 LARGEST: Final = 64 << 20
 """Bytes of a record that the producer lets pass: the broker decides."""
+PATIENCE: Final = 120.0
+"""Seconds that a write may take, as by ``delivery.timeout.ms`` of Java: an idempotent producer of aiokafka tries for ever."""
 _WAIT: Final = 1.0
 """Seconds for which librdkafka is asked for delivery reports at a time."""
 
@@ -52,12 +56,15 @@ def require_producer() -> str:
 
 
 @asynccontextmanager
-async def open_producer(library: str, options: dict[str, Any]) -> AsyncGenerator[Write]:
-    """Yield what writes, with the options of a consumer. Raises ``KafkaError`` if the producer cannot start."""
+async def open_producer(library: str, options: dict[str, Any], patience: float = PATIENCE) -> AsyncGenerator[Write]:
+    """Yield what writes, with the options of a consumer. Raises ``KafkaError`` if the producer cannot start.
+
+    ``patience``: seconds that a write with aiokafka may take.
+    """
     config = ConsumerConfig.from_options(options)
     if (why := _foreign_login(config)) is not None:
         raise ValueError(f"{why}: this command cannot write with such a login; it takes PLAIN and SCRAM, with or without TLS")
-    async with (_with_aiokafka if library == "aiokafka" else _with_confluent)(config) as write:
+    async with _with_aiokafka(config, patience) if library == "aiokafka" else _with_confluent(config) as write:
         yield write
 
 
@@ -79,7 +86,7 @@ def _common(config: ConsumerConfig) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def _with_aiokafka(config: ConsumerConfig) -> AsyncGenerator[Write]:
+async def _with_aiokafka(config: ConsumerConfig, patience: float) -> AsyncGenerator[Write]:
     from aiokafka import AIOKafkaProducer
     from aiokafka.errors import KafkaError as TheirError
 
@@ -91,7 +98,11 @@ async def _with_aiokafka(config: ConsumerConfig) -> AsyncGenerator[Write]:
         await producer.stop()
         raise KafkaError(f"the producer cannot start: {error}") from error
 
+    silent: list[KafkaTimeoutError] = []  # why nothing more is sent: each try would take as long
+
     async def write(records: Sequence[Outgoing]) -> list[Exception | None]:
+        if silent:
+            return [silent[0] for _ in records]
         sent: list[Any] = []
         for each in records:
             try:
@@ -99,13 +110,17 @@ async def _with_aiokafka(config: ConsumerConfig) -> AsyncGenerator[Write]:
             except (TheirError, ValueError) as error:
                 sent.append(error)
         waiting = [each for each in sent if not isinstance(each, Exception)]
-        await asyncio.wait(waiting) if waiting else None
-        return [each if isinstance(each, Exception) else each.exception() for each in sent]
+        if waiting and (await asyncio.wait(waiting, timeout=patience))[1]:
+            silent.append(KafkaTimeoutError(f"no broker has acknowledged it for {patience:g} s; it may still be written"))
+        return [each if isinstance(each, Exception) else each.exception() if each.done() else silent[0] for each in sent]
 
     try:
         yield write
     finally:
-        await producer.stop()
+        with anyio.move_on_after(0 if silent else inf):  # it would wait as long as it tries, for ever
+            await producer.stop()
+        if silent:
+            await producer.client.close()
 
 
 async def _send_with_aiokafka(producer: Any, record: Outgoing) -> Any:

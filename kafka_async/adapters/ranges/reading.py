@@ -111,7 +111,8 @@ class RangesReading:
             self._assign(left)
             return
         there = self._there(left)
-        if there == left and isinstance(error, OffsetOutOfRangeError) and self._doubts < LOOKS:
+        is_refused = there == left and isinstance(error, OffsetOutOfRangeError)
+        if is_refused and self._doubts < LOOKS:
             self._doubts += 1  # all of it is there: the broker that refused it is behind the others
             self._policy.sleep(SECOND_LOOK)
         elif self._policy.fails and (isinstance(error, LogTruncationError) or not self._only_begin_later(left, there)):
@@ -123,6 +124,12 @@ class RangesReading:
                 for partition in error.positions:  # to assign all again would forget by what truncations of the others are known
                     self._consumer.seek(partition, self._consumer.position(partition))
                 return
+        elif is_refused:  # nothing can be skipped, and to ask again would be for ever
+            raise DataLossError(f"{error}; its leader refuses them, and says that they are there") from error
+        self._go_on_with(left, there)
+
+    def _go_on_with(self, left: Ranges, there: Ranges) -> None:
+        """Say what is gone of what was left to read, and read what is there."""
         for partition, (start, end) in left.items():
             if (kept := there[partition]) != (start, end):
                 what = f"{kept[0]} to {kept[1] - 1}" if kept[0] < kept[1] else "nothing"

@@ -129,10 +129,7 @@ class Pinning:
         ``NoOffsetForPartitionError`` for a group that has committed nothing.
         """
         with self.connect(isolation_level="read_uncommitted") as consumer:
-            topics = self._topics(consumer)
-            ids = {name: topic.topic_id for name, topic in topics.items() if topic.topic_id is not None}
-            self._check_ids(ids)  # before partitions: a topic that was made anew may have fewer, which would say less
-            partitions = self._partitions(topics)
+            ids, partitions = self._found(consumer)
             begins = consumer.beginning_offsets(partitions) if partitions else {}
             ends = self._ends(consumer, begins)
             ranges = self._ranges(consumer, ids, begins, ends)
@@ -146,6 +143,24 @@ class Pinning:
         return self._without_open_transactions(ranges, stable)
 
     # --- what there is ---------------------------------------------------------------------------------------------------------
+
+    def _found(self, consumer: "KafkaConsumer") -> tuple[dict[str, UUID], list[TopicPartition]]:
+        """Return the ids of the topics, and the partitions.
+
+        What was pinned before was there: an answer that says otherwise may be that of a broker that lags behind.
+        """
+        looks = 1 if self.asked.ranges is None else LOOKS
+        while True:
+            looks -= 1
+            try:
+                topics = self._topics(consumer)
+                ids = {name: topic.topic_id for name, topic in topics.items() if topic.topic_id is not None}
+                self._check_ids(ids)  # before partitions: a topic that was made anew may have fewer, which would say less
+                return ids, self._partitions(topics)
+            except (UnknownTopicOrPartitionError, DataLossError):
+                if not looks:
+                    raise
+            self.sleep(SECOND_LOOK)
 
     def _topics(self, consumer: "KafkaConsumer") -> "Mapping[str, TopicDescription]":
         topics = consumer.describe_topics(*self.asked.topics).topics

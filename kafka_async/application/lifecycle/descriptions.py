@@ -59,7 +59,7 @@ DESCRIPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "records-lag-max": "the largest current lag of the assigned partitions: records between the position and the end that "
         "readers see",
         "stopped-partitions": "assigned partitions that cannot be read: a corrupt batch, an offset outside the log, a "
-        "broker that refuses",
+        "broker that refuses, no leader for three seconds",
         **_READS,
     },
     f"{metrics.FETCHES}.topic-0": {

@@ -114,9 +114,12 @@ class Observer:
 
     def _stopped(self, cursors: Mapping[TopicPartition, Cursor]) -> dict[TopicPartition, KafkaError]:
         """Return the partitions of which nothing can be read, and why."""
-        refused = self.unread.buffer.refused
-        problems = ((partition, cursor.problem or refused.get(partition)) for partition, cursor in cursors.items())
+        problems = ((partition, self._problem(partition, cursor)) for partition, cursor in cursors.items())
         return {partition: problem for partition, problem in problems if problem is not None}
+
+    def _problem(self, partition: TopicPartition, cursor: Cursor) -> KafkaError | None:
+        buffer = self.unread.buffer
+        return cursor.problem or buffer.refused.get(partition) or buffer.unavailable.get(partition)
 
     @property
     def alive(self) -> bool:
@@ -185,7 +188,7 @@ class Observer:
     def _partition(self, partition: TopicPartition, cursor: Cursor, below: BackgroundSnapshot) -> PartitionStatistics:
         buffer = self.unread.buffer
         marks, seen = buffer.watermarks.get(partition), below.partitions.get(partition)
-        problem = cursor.problem or buffer.refused.get(partition)
+        problem = self._problem(partition, cursor)
         return PartitionStatistics(
             position=cursor.position,
             high_watermark=marks.high_watermark if marks is not None else None,

@@ -611,6 +611,13 @@ class Handling:
 
     async def _failed(self, slot: Slot, unit: Unit, error: BaseException) -> None:
         """Decide what happens to a unit whose handler raised. Raises what ends the worker."""
+        try:
+            await self._settle_failure(slot, unit, error)
+        finally:
+            if self.settings.tracing is not None:
+                slot.inside.copy().run(self.settings.tracing.over)
+
+    async def _settle_failure(self, slot: Slot, unit: Unit, error: BaseException) -> None:
         now = self.run.clock()
         if self._ends_worker(slot, error):
             self.queue.interrupted(unit, now)

@@ -65,6 +65,9 @@ class Surrounds(Protocol):
         skipped or dealt with at once.
         """
 
+    def over(self) -> None:
+        """What deals with failures is not called any more for the attempt whose context this is; nothing if it was."""
+
 
 @frozen(kw_only=True)
 class ProcessSettings:
@@ -175,7 +178,8 @@ def checked(
         raise TypeError(f"retry={retry!r}: expected a Retry")
     if not isinstance(keep_done, bool):
         raise TypeError(f"keep_done={keep_done!r}: expected True or False")
-    if tracing is not None and (isinstance(tracing, type) or not callable(getattr(tracing, "around", None))):
+    is_able = all(callable(getattr(tracing, name, None)) for name in ("around", "over"))
+    if tracing is not None and (isinstance(tracing, type) or not is_able):
         raise TypeError(f"tracing={tracing!r}: expected kafka_async.adapters.tracing.Tracing()")
     if not_before is not None:
         check_plain(not_before, "not_before", "a function of a record that returns milliseconds since the epoch, or None")

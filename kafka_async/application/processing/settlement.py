@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Collection
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final
+from uuid import UUID
 
 from anyio import create_task_group, move_on_after
 
@@ -120,6 +121,10 @@ class CommitSettlement:
         self.feed.look(self.run.clock())
         self.feed.bench.wake()
         self.run.change()
+
+    def still_to_do(self, partition: TopicPartition, offset: int, topic_id: UUID | None) -> int | None:
+        """Return where to read a log that was cut off, instead of at ``offset``: see ``Work``."""
+        return self.progress.work.still_to_do(partition, offset, topic_id)
 
     # --- rebalances ------------------------------------------------------------------------------------------------------------
 

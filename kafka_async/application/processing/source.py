@@ -42,6 +42,9 @@ class RebalanceFollower(Settling, Protocol):
     def on_pauses(self, why: PauseReason) -> None:
         """Partitions were paused or resumed for this reason."""
 
+    def still_to_do(self, partition: TopicPartition, offset: int, topic_id: UUID | None) -> int | None:
+        """Return where to read a log that was cut off, if not at ``offset``: not all that was received before that is done."""
+
 
 @define(eq=False)
 class Chained(ConsumerRebalanceListener):
@@ -205,7 +208,21 @@ class Source:
         return self._supply(batch, raw)
 
     def _supply(self, batch: Batch, raw: Batch | None) -> Supply:
-        return {tp: Received(records, records if raw is None else raw[tp], self._topic_id(tp)) for tp, records in batch.items()}
+        supply = {tp: Received(records, records if raw is None else raw[tp], self._topic_id(tp)) for tp, records in batch.items()}
+        for partition in [tp for tp in supply if self._is_cut(tp) and self._goes_back(tp, supply[tp])]:
+            del supply[partition]
+        return supply
+
+    def _is_cut(self, partition: TopicPartition) -> bool:
+        cursor = self.parts.unread.partitions.get(partition)
+        return cursor is not None and cursor.beginning is not None and cursor.beginning.is_cut
+
+    def _goes_back(self, partition: TopicPartition, received: Received) -> bool:
+        """Whether a log was cut off behind records that are not done: reading goes on at the first of those, and not here."""
+        follower = None if self.chained is None else self.chained.follower
+        first = None if follower is None else follower.still_to_do(partition, received.records[0].offset, received.topic_id)
+        self.go_back(partition, first)
+        return first is not None
 
     def _without(self, waiting: Collection[TopicPartition]) -> tuple[TopicPartition, ...]:
         return tuple([tp for tp in self.parts.unread.partitions if tp not in waiting]) if waiting else ()

@@ -280,6 +280,21 @@ class Work:
         self.forget((partition,))
         return self._begin(partition, PartitionProgress(partition), topic_id, part.lanes)
 
+    def still_to_do(self, partition: TopicPartition, offset: int, topic_id: UUID | None) -> int | None:
+        """A log was cut off, and reading goes on at ``offset``. Return where to read on instead since not all before that is done:
+        at the first record that is not. ``None``: all is done, or belongs to another topic.
+
+        What is done behind that one is handled again: the map of it is about a log that is no more.
+        """
+        part = self.parts.get(partition)
+        if part is None or topic_id not in (part.topic_id, None) or part.progress.follows(offset):
+            return None
+        oldest = part.progress.oldest
+        if oldest is None or oldest[0] >= offset:
+            return None
+        self._begin_anew(part, part.topic_id)
+        return oldest[0]
+
     def go_elsewhere(self, partition: TopicPartition) -> None:
         """The position was moved elsewhere while records were not due: they do not come next any more."""
         part, delays = self.parts.get(partition), self.lanes.delays

@@ -57,6 +57,8 @@ class Raw:
     records: list[Record]
     start: Standing
     end: Standing
+    made: list[Record] = field(factory=list)
+    """What deserializers made of the first ones before the read that called them was cancelled: the next one goes on there."""
 
 
 @frozen(eq=False)
@@ -123,6 +125,8 @@ class Beginning:
     """Where reading of a partition began, after the assignment, a seek or a reset. Each is another one, also at the same offset."""
 
     offset: int
+    is_cut: bool = False
+    """The log was cut off here, below what had been read: nobody asked for that."""
 
 
 @define(eq=False)
@@ -187,7 +191,9 @@ class Cursor:
             self.stored.committed = moved.offset
         if moved.is_first:
             self.stored.begins = moved.offset
+        is_cut = self.taken_to is not None and moved.offset < self.taken_to[0]
         self.place((moved.offset, moved.leader_epoch))
+        self.beginning = Beginning(moved.offset, is_cut)
 
     def front(self) -> Piece | None:
         """Return the piece that comes next; portions that were handed out to their ends are passed."""

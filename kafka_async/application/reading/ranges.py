@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ...config import ConsumerConfig
-from ...errors import KafkaTimeoutError, OffsetOutOfRangeError
+from ...errors import KafkaError, KafkaTimeoutError, OffsetOutOfRangeError
 from ...events import ListOffsets
 from ...model import OffsetAndTimestamp, TopicPartition
 from ...records import ColumnBuilder, Columns
@@ -61,6 +61,7 @@ class Ranges:
         clock = self.runtime.clock
         since, standing = clock(), self._standing()
         look_at = since + END_TIME
+        unanswered: KafkaError | None = None
         # Rows are estimated from the size of earlier ones; later ones may be larger, so bytes have a limit of their own.
         into = ColumnBuilder({*columns, "offset"}, max_column_bytes=batch_bytes)
         while self._unfinished():
@@ -74,10 +75,10 @@ class Ranges:
                 look_at = since + END_TIME
             if clock() >= min(look_at, since + allowed):
                 look_at = clock() + END_TIME
-                await self._check_ends()
+                unanswered = await self._check_ends()
             if clock() - since >= allowed:
                 waiting = ", ".join(f"{one_partition(cursor.partition)} at offset {at}" for cursor, at, _ in self._unfinished())
-                raise KafkaTimeoutError(f"no records came for {allowed:g} s of {waiting}")
+                raise KafkaTimeoutError(f"no records came for {allowed:g} s of {waiting}") from self._trouble() or unanswered
         return None
 
     def _standing(self) -> list[int | None]:
@@ -91,8 +92,14 @@ class Ranges:
             if cursor.until is not None and (position := cursor.position) is not None and position < cursor.until
         ]
 
-    async def _check_ends(self) -> None:
-        """Raise if waiting is in vain: the log of a partition ends inside its range.
+    def _trouble(self) -> KafkaError | None:
+        """Return why nothing can be read of a partition that is not at its end, if that is known."""
+        buffer = self.unread.buffer
+        known = {**buffer.unavailable, **buffer.refused}
+        return next((known[cursor.partition] for cursor, _, _ in self._unfinished() if cursor.partition in known), None)
+
+    async def _check_ends(self) -> KafkaError | None:
+        """Raise if waiting is in vain: the log of a partition ends inside its range. Return why nobody knows.
 
         The leader is asked, since a Fetch response says nothing of a partition that has not changed (KIP-227).
         """
@@ -101,11 +108,12 @@ class Ranges:
             ends: Mapping[TopicPartition, OffsetAndTimestamp | None] = await self.calls.ask(
                 lambda call: ListOffsets(call=call, timestamps=waiting), _LOOK * 1000
             )
-        except KafkaTimeoutError:
-            return  # nobody knows
+        except KafkaTimeoutError as error:
+            return error
         for cursor, position, until in self._unfinished():
             end = ends.get(cursor.partition)
             if end is not None and end.offset <= position:
                 name = one_partition(cursor.partition)
                 text = f"offsets {position} to {until - 1} of {name} are not in its log, which ends at {end.offset}"
                 raise OffsetOutOfRangeError(text, offsets={cursor.partition: position})
+        return None

@@ -190,11 +190,20 @@ class Reader:
         return portion
 
     async def _one(self, only: Collection[TopicPartition], holder: Any) -> "Portion[Record]":
-        """Return the portion whose next record is to be handed out, waiting for it as long as it takes."""
+        """Return the portion whose next record is to be handed out, waiting for it as long as it takes.
+
+        Raises ``IllegalStateError`` once none of ``only`` is assigned any more, unless a rebalance may still bring one back.
+        """
         self.unread.settle()
-        portion, decode, limit = None, self.preparation is None, self._limit
+        portion, decode, limit, unread = None, self.preparation is None, self._limit, self.unread
+
+        def found() -> "Portion[Record] | None":
+            if unread.partitions.keys().isdisjoint(only) and unread.set_aside.keys().isdisjoint(only):
+                raise IllegalStateError(f"{', '.join(map(str, sorted(only)))}: not assigned any more; no record of it can come")
+            return unread.portion(limit, only, decode=decode)
+
         while portion is None:
-            portion = await self._until(only, LONG, limit, lambda: self.unread.portion(limit, only, decode=decode), holder)
+            portion = await self._until(only, LONG, limit, found, holder)
         return portion
 
     async def _next_ones(self, holder: Any) -> "list[Portion[Record]]":
@@ -353,7 +362,8 @@ class Reader:
             return False
         self._preparing = True
         try:
-            made = await preparation.prepare({cursor.partition: raw.records for cursor, raw in staged.items()})
+            batch = {cursor.partition: raw.records for cursor, raw in staged.items()}
+            made = await preparation.prepare(batch, {cursor.partition: raw.made for cursor, raw in staged.items()})
         finally:
             self._preparing = False
             self.runtime.wake_application()

@@ -3,7 +3,8 @@
 What changed is worth an event, and partitions that have been missing for too long.
 """
 
-from typing import Any, Final
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from ...config import ConsumerConfig
 from ...errors import KafkaError
@@ -11,17 +12,40 @@ from ...events import BackgroundSnapshot, ClusterDescription, ClusterReachabilit
 from ...model import TopicPartition
 from ...trace import Fault, Listener, Recovered
 from ...values import define, field
-from ..boundary import EventHandler
+from ..boundary import EventHandler, FetchBuffer
 from ..loop.environment import Network
+from ..positions.partition_outage import LASTING
 from ..positions.subscription import SubscriptionState
 from .cluster_view import ClusterView
 
-_MISSING: Final = "assigned partitions"
-"""Outage of partitions that their topics do not have."""
-_LEADERLESS: Final = "partitions without a leader"
-"""Outage of partitions of which nothing can be read, since no broker leads them."""
-_ELECTION: Final = 3.0
-"""Seconds that an election may take until it is worth a line."""
+
+@define(eq=False)
+class _Outage:
+    """Partitions with the same trouble, from the first answer that says so until one says that it is over."""
+
+    name: str
+    text: str
+    """What the log says of it."""
+    since: dict[TopicPartition, float] = field(factory=dict, init=False)
+    errors: dict[TopicPartition, KafkaError] = field(factory=dict, init=False)
+    """Why, by the last answer that said so."""
+
+    def update(
+        self,
+        found: Mapping[TopicPartition, KafkaError],
+        unknown: Collection[TopicPartition],
+        assigned: Collection[TopicPartition],
+        now: float,
+    ) -> frozenset[TopicPartition]:
+        """Take over what an answer says; return those that it is over for. Of those that are ``unknown`` it ends nothing."""
+        before = self.since
+        self.since = {tp: before.get(tp, now) for tp in (*found, *(tp for tp in unknown if tp in before))}
+        self.errors = {tp: found[tp] if tp in found else self.errors[tp] for tp in self.since}
+        return frozenset(tp for tp in before if tp in assigned and tp not in self.since)
+
+    def lasting(self, now: float) -> dict[TopicPartition, KafkaError]:
+        """Return those that have had it for longer than an election takes, and why."""
+        return {tp: error for tp, error in self.errors.items() if now - self.since[tp] >= LASTING}
 
 
 @define(eq=False)
@@ -34,11 +58,19 @@ class ClusterReports:
     subscription: SubscriptionState = field(repr=False)
     network: Network = field(repr=False)
     trace: Listener = field(repr=False)
+    buffer: FetchBuffer | None = field(default=None, repr=False)
     _version: int = field(default=-1, init=False)
     _published: ClusterDescription | None = field(default=None, init=False)
     _unreachable_since: float | None = field(default=None, init=False)
-    _missing_since: dict[TopicPartition, float] = field(factory=dict, init=False)
-    _leaderless_since: dict[TopicPartition, float] = field(factory=dict, init=False)
+    _missing: _Outage = field(init=False)
+    _told: dict[TopicPartition, float] = field(factory=dict, init=False)
+    """When the application was told last that a partition does not exist; at first, when that was seen first."""
+    _leaderless: _Outage = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._missing = _Outage("assigned partitions", "assigned partitions do not exist; asking again")
+        text = "assigned partitions have no leader, so nothing of them can be read; asking again"
+        self._leaderless = _Outage("partitions without a leader", text)
 
     def publish(self, now: float) -> None:
         """Publish what changed since the last turn."""
@@ -53,6 +85,7 @@ class ClusterReports:
             self._publish_cluster()
             self._report_missing(now)
             self._report_leaderless(now)
+            self._show(now)
 
     def _publish_cluster(self) -> None:
         """Publish only changes: an application that does not read must not find an event per metadata answer."""
@@ -63,40 +96,45 @@ class ClusterReports:
 
     def _report_missing(self, now: float) -> None:
         """A partition that its topic lacks may be about to appear; the caller gets an error after each request timeout."""
-        before = self._missing_since
-        found = {partition: self.cluster.missing(partition) for partition in self.subscription.partitions}
-        missing = {partition: error for partition, error in found.items() if error is not None}
+        assigned = self.subscription.partitions
+        found = {partition: error for partition in assigned if (error := self.cluster.missing(partition)) is not None}
         # A topic that is gone altogether says nothing about its partitions: they are still missing.
-        lasting = {partition for partition in before.keys() & found.keys() if not self._has_partitions(partition.topic)}
-        self._missing_since = {partition: before.get(partition, now) for partition in missing.keys() | lasting}
-        if back := frozenset(before.keys() & found.keys() - self._missing_since.keys()):
-            self.trace(Recovered(now=now, outage=_MISSING, subject="fetch", partitions=back))
-        confirmed: dict[TopicPartition, KafkaError] = {}
-        for partition, error in missing.items():
-            since = self._missing_since[partition]
-            if now - since >= self.config.request_timeout_ms / 1000:
-                self._missing_since[partition] = now
+        self._update(self._missing, found, [partition for partition in assigned if not self._has_partitions(partition.topic)], now)
+        self._told = {partition: self._told.get(partition, now) for partition in self._missing.since}
+        confirmed = []
+        for partition, error in found.items():
+            if now - self._told[partition] >= self.config.request_timeout_ms / 1000:
+                self._told[partition] = now
                 self.handler.publish_error(error)
-            elif now > since:  # a second answer confirms it: an assignment may be newer than the metadata
-                confirmed[partition] = error
-        if confirmed:
-            text, first = "assigned partitions do not exist; asking again", confirmed[min(confirmed)]
-            which = frozenset(confirmed)
-            self.trace(Fault(now=now, text=text, error=first, subject="fetch", outage=_MISSING, partitions=which))
+            elif now > self._told[partition]:  # a second answer confirms it: an assignment may be newer than the metadata
+                confirmed.append(partition)
+        self._trace(self._missing, confirmed, now)
 
     def _report_leaderless(self, now: float) -> None:
         """Nothing is asked of a partition without a leader, so nothing else would say why no records come."""
-        before, assigned = self._leaderless_since, self.subscription.partitions
-        led_by_none = [partition for partition in assigned if self.cluster.leader(partition) is None]
+        led_by_none = [partition for partition in self.subscription.partitions if self.cluster.leader(partition) is None]
         found = {partition: error for partition in led_by_none if (error := self.cluster.leaderless(partition)) is not None}
         # A topic that is gone altogether has no leaders either: it ends nothing.
-        since = {partition: before.get(partition, now) for partition in led_by_none if partition in found or partition in before}
-        self._leaderless_since = since
-        if back := frozenset(before.keys() & assigned.keys() - since.keys()):
-            self.trace(Recovered(now=now, outage=_LEADERLESS, subject="fetch", partitions=back))
-        if which := frozenset(partition for partition in found if now - since[partition] >= _ELECTION):
-            text = "assigned partitions have no leader, so nothing of them can be read; asking again"
-            self.trace(Fault(now=now, text=text, error=found[min(which)], subject="fetch", outage=_LEADERLESS, partitions=which))
+        self._update(self._leaderless, found, led_by_none, now)
+        self._trace(self._leaderless, found.keys() & self._leaderless.lasting(now).keys(), now)
+
+    def _update(
+        self, outage: _Outage, found: Mapping[TopicPartition, KafkaError], unknown: Collection[TopicPartition], now: float
+    ) -> None:
+        if back := outage.update(found, unknown, self.subscription.partitions, now):
+            self.trace(Recovered(now=now, outage=outage.name, subject="fetch", partitions=back))
+
+    def _trace(self, outage: _Outage, partitions: Collection[TopicPartition], now: float) -> None:
+        if partitions:
+            error, which = outage.errors[min(partitions)], frozenset(partitions)
+            self.trace(Fault(now=now, text=outage.text, error=error, subject="fetch", outage=outage.name, partitions=which))
+
+    def _show(self, now: float) -> None:
+        """Keep what the application sees of them. A share consumer does not show it: its partitions are other members' as well."""
+        if self.buffer is not None:
+            found = self._missing.lasting(now) | self._leaderless.lasting(now)
+            if found or self.buffer.unavailable:
+                self.buffer.unavailable = found
 
     def _has_partitions(self, topic: str) -> bool:
         known = self.cluster.topics.get(topic)

@@ -37,7 +37,7 @@ from ..by_topic import named
 from ..cluster.cluster_view import ClusterChanges, Leader
 from ..cluster.metadata import MetadataManager
 from ..loop.request_manager import Poll, backoff_of, retry_delay
-from ..positions.partition_outage import PartitionOutage
+from ..positions.partition_outage import LASTING, PartitionOutage
 from ..positions.positions import PositionsManager
 from ..positions.subscription import FetchPosition, FetchState, PartitionState, PreferredReplica, SubscriptionState
 from .fetch_broker import FetchBroker
@@ -177,7 +177,7 @@ class FetchManager:
             placement.changed.update(partition for partition, node_id in placement.placed.items() if node_id not in nodes)
         if self._outage.failing:
             self._outage.keep(self.subscription.partitions)
-            self._show_refused()
+            self._show_refused(now)
         if self._left_out.partitions:
             left_out, share = self._left_out, self._share()
             back = {tp for tp in left_out.partitions if self.buffer.unread(tp) < share and not left_out.gives_way(tp)}
@@ -559,12 +559,12 @@ class FetchManager:
 
         What counts is when the request was sent: if the event loop was blocked since, the answer says nothing about that time.
         """
-        self._show_refused()
+        self._show_refused(now)
         overdue: dict[type[KafkaError], tuple[KafkaError, list[TopicPartition]]] = {}
         for partition in filter(self.buffer.refused.__contains__, failed):
             error, since, _ = self._outage.failing[partition]
-            told_already = error is None or isinstance(error, TopicAuthorizationFailedError)
-            if error is not None and not told_already and sent_at - since >= self.config.request_timeout_ms / 1000:
+            is_to_be_told = error is not None and _is_refusal(error) and not isinstance(error, TopicAuthorizationFailedError)
+            if error is not None and is_to_be_told and sent_at - since >= self.config.request_timeout_ms / 1000:
                 overdue.setdefault(type(error), (error, []))[1].append(partition)
         for error, partitions in overdue.values():
             self._outage.told(partitions, now)
@@ -579,11 +579,11 @@ class FetchManager:
             return CorruptRecordException(text, topic=first.topic, partition=first.partition, offset=offset)
         return for_code(getattr(error, "errno", UnknownError.errno), text)
 
-    def _show_refused(self) -> None:
-        """Keep what the application sees of partitions that fail."""
-        failing = self._outage.failing.items()
-        refused = {partition: error for partition, (error, _, _) in failing if error is not None and _is_refusal(error)}
-        if refused.keys() != self.buffer.refused.keys():
+    def _show_refused(self, now: float) -> None:
+        """Keep what the application sees of partitions that fail: what is refused, and what has lasted longer than an election."""
+        failing = ((partition, error, now - since >= LASTING) for partition, (error, since, _) in self._outage.failing.items())
+        refused = {partition: error for partition, error, lasts in failing if error is not None and (lasts or _is_refusal(error))}
+        if refused or self.buffer.refused:
             self.buffer.refused = refused
 
 

@@ -95,7 +95,7 @@ def assemble(config: ConsumerConfig, handler: EventHandler, buffer: FetchBuffer,
             metadata=metadata,
             network=environment.network,
         ),
-        cluster_reports=ClusterReports(config, handler, metadata.cluster, subscription, environment.network, trace),
+        cluster_reports=ClusterReports(config, handler, metadata.cluster, subscription, environment.network, trace, buffer),
         loop_state=loop_state,
         trace=trace,
     )

@@ -2,12 +2,15 @@
 
 from collections.abc import Collection, Iterable
 from math import inf
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ...errors import KafkaError
 from ...model import TopicPartition
 from ...trace import Fault, Listener, Recovered
 from ...values import define, field
+
+LASTING: Final = 3.0
+"""Seconds that an election may take, and with it partitions without a leader or brokers that refuse because of it."""
 
 
 class Failing(NamedTuple):

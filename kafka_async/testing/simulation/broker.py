@@ -119,6 +119,7 @@ class FakeBroker:
     def _handle(self, api: Api, request: Any, version: int, error: int) -> Answering[Response]:
         if api not in self.cluster.handlers:
             raise NotSimulatedError(f"{api.name} is not simulated: give the test a control function that answers it")
+        self.cluster.producers.expire()
         response = self.cluster.handlers[api](self, request, version, error)
         if isinstance(response, Response):
             return response

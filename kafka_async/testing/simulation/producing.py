@@ -7,6 +7,7 @@ Source: the behaviour of ``UnifiedLog``, ``ProducerStateManager`` and ``Transact
 
 import struct
 import time
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from attrs import define, field
@@ -98,16 +99,19 @@ class Producers:
     # --- transactions ----------------------------------------------------------------------------------------------------------
 
     def expire(self) -> None:
-        """Abort the transactions whose time is over."""
+        """Abort the transactions whose time is over. A broker does so by itself: whoever asks something finds it done."""
         now = self.cluster.clock.now()
         for state in self.known.values():
             if state.began is not None and now - state.began >= state.timeout:
                 self._end(state, commit=False)
                 state.epoch += 1
 
+    def next_expiry(self) -> float:
+        """Return when the time of the first open transaction is over, as a time of ``clock``; infinity if none is open."""
+        return min((state.began + state.timeout for state in self.known.values() if state.began is not None), default=inf)
+
     def _transaction(self, broker: "FakeBroker", name: str, producer_id: int, epoch: int) -> ProducerState | int:
         """Return the producer of a transactional id, or the code if the caller may not act for it."""
-        self.expire()
         code = self.cluster.groups.elsewhere(broker, name)
         state = self.known.get(producer_id)
         if code:
@@ -204,7 +208,6 @@ class Producers:
 
     def produce(self, broker: "FakeBroker", request: ProduceRequest, version: int, error: int) -> ProduceResponse:
         """Append batches."""
-        self.expire()
         found = tuple(self._topic(broker, topic, error, request.acks) for topic in request.topic_data)
         self.cluster.changed()
         return ProduceResponse(responses=found)

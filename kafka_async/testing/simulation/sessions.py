@@ -77,11 +77,13 @@ def fetch(broker: FakeBroker, request: FetchRequest, version: int, error: int) -
         return FetchResponse()
     clock = broker.cluster.clock
     deadline = clock.now() + request.max_wait_ms / 1000
+    producers = broker.cluster.producers
     while True:
+        producers.expire()
         found, enough = _read(broker, request, session, version, error)
         if enough or not session.partitions or clock.now() >= deadline:
             return _response(broker, session, found, incremental, version)
-        yield deadline
+        yield min(deadline, producers.next_expiry())
 
 
 def _session(broker: FakeBroker, request: FetchRequest, version: int) -> tuple[SimulatedFetchSession | None, bool, int]:

@@ -268,7 +268,9 @@ class Shares:
             self._close((broker.node_id, session.group, session.member))
             return self._answer(broker, session, acknowledged, {})
         deadline = self.cluster.clock.now() + request.max_wait_ms / 1000
+        producers = self.cluster.producers
         while True:
+            producers.expire()
             found = self._acquire(broker, session, request, error)
             size = sum(len(data.records) for data in found.values())
             idle = request.max_records <= 0 or request.max_bytes == 0 or not session.partitions
@@ -276,7 +278,7 @@ class Shares:
             late = self.cluster.clock.now() >= deadline
             if idle or urgent or size or late:  # locked records are sent at once, whatever min_bytes is
                 return self._answer(broker, session, acknowledged, found)
-            yield min(deadline, self._next_deadline(session))
+            yield min(deadline, self._next_deadline(session), producers.next_expiry())
 
     def _update(self, session: SimulatedShareSession, request: ShareFetchRequest) -> None:
         for topic in request.topics:

@@ -16,8 +16,9 @@ from kafka_async import KafkaConsumer, TopicPartition
 from kafka_async.adapters.admin import EARLIEST, LATEST
 from kafka_async.adapters.cli.commands import app
 from kafka_async.adapters.cli.deadletters import BATCH, Letterbox, LetterChoice, LetterEntry, LetterReader
+from kafka_async.adapters.cli.producers import Outgoing, open_producer
 from kafka_async.adapters.letters import DeadLetter
-from kafka_async.errors import DataLossError, TopicAuthorizationFailedError
+from kafka_async.errors import DataLossError, KafkaTimeoutError, TopicAuthorizationFailedError
 from kafka_async.testing import HANG, Api, Cluster, ThreadedCluster
 from tests.application.support import Consumer
 from tests.virtual import run_virtual
@@ -351,3 +352,25 @@ def test_letters_are_read_again_as_they_were_looked_at() -> None:
 def test_letters_that_are_no_longer_those_that_were_looked_at_are_an_error(event: Callable[[Cluster], None], match: str) -> None:
     with pytest.raises(DataLossError, match=match):
         read_while(event)
+
+
+def test_a_write_that_nobody_acknowledges_ends_and_nothing_more_is_sent(brokers: Brokers) -> None:
+    """An idempotent producer of aiokafka tries for ever."""
+    pytest.importorskip("aiokafka")
+    asked = 0
+
+    def never(broker: int, request: Any) -> object:
+        nonlocal asked
+        asked += 1
+        return HANG
+
+    async def main() -> list[Exception | None]:
+        options = {"bootstrap_servers": brokers.threaded.bootstrap}
+        record = Outgoing(topic="jobs", partition=0, key=None, value=b"v", headers=[], timestamp=None)
+        async with open_producer("aiokafka", options, patience=0.5) as write:
+            brokers.call(lambda cluster: cluster.control(Api.PRODUCE, never, keep=True))
+            return [*await write([record, record]), *await write([record])]
+
+    found = anyio.run(main)
+    assert [type(each) for each in found] == [KafkaTimeoutError] * 3
+    assert asked == 1

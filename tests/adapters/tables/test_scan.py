@@ -3,6 +3,7 @@
 import logging
 import pickle
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -230,6 +231,46 @@ def test_ranges_are_read_whole_though_a_broker_that_is_behind_says_that_a_transa
         assert table.count() == 100
         assert table.held_back == {}
         assert handlers[Api.LIST_OFFSETS] is honest
+
+
+@pytest.mark.parametrize("answers", [1, 10])
+def test_a_broker_that_knows_another_topic_of_the_name_is_asked_again(answers: int) -> None:
+    with filled() as found:
+        ranges = found.scan("a").ranges
+        handlers = found.cluster.simulated.handlers
+        honest: Any = handlers[Api.METADATA]
+        left = answers
+
+        def behind(broker: Any, request: Any, *asked: Any) -> Any:
+            nonlocal left
+            answer = honest(broker, request, *asked)
+            if not answer.topics or not left:
+                return answer
+            left -= 1
+            return evolve(answer, topics=tuple(evolve(topic, topic_id=UUID(int=77)) for topic in answer.topics))
+
+        handlers[Api.METADATA] = behind
+        if answers == 1:
+            assert found.scan(ranges=ranges).count() == 100
+        else:
+            with pytest.raises(DataLossError, match="topic 'a' was deleted and created again since its offsets were pinned"):
+                found.scan(ranges=ranges).count()
+
+
+def test_a_broker_that_refuses_offsets_that_are_there_is_not_asked_for_ever() -> None:
+    """With on_loss="skip": there was nothing to skip."""
+    with filled() as found:
+        table = found.scan("a", on_loss="skip")
+        assert table.ranges
+        handlers = found.cluster.simulated.handlers
+        honest: Any = handlers[Api.FETCH]
+
+        def refuses(broker: Any, request: Any, version: int, error: int) -> Any:
+            return honest(broker, request, version, OffsetOutOfRangeError.errno)
+
+        handlers[Api.FETCH] = refuses
+        with pytest.raises(DataLossError, match="its leader refuses them, and says that they are there"):
+            table.count()
 
 
 def test_ranges_of_which_a_part_lies_behind_an_open_transaction_leave_it_out() -> None:

@@ -8,7 +8,15 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from kafka_async import ConsumerRebalanceListener, ConsumerRecord, OffsetAndMetadata, ProcessingContext, RetryLater, TopicPartition
+from kafka_async import (
+    ConsumerRebalanceListener,
+    ConsumerRecord,
+    OffsetAndMetadata,
+    ProcessingContext,
+    Retry,
+    RetryLater,
+    TopicPartition,
+)
 from kafka_async.application.processing.encoding import PREFIX
 from kafka_async.errors import IllegalGenerationError, RebalanceInProgressError, UnknownMemberIdError
 from kafka_async.testing.simulation import HANG
@@ -291,6 +299,38 @@ async def test_what_was_done_of_a_tail_that_was_truncated_says_nothing_of_what_t
         await until(lambda: len(some.done) == 30)
         await run.drain()
     assert sorted(some.offsets()[20:]) == list(range(10, 20))
+    assert some.committed() == 20
+
+
+@pytest.mark.parametrize("concurrency", [1, 20])
+@virtual
+async def test_what_is_not_done_below_a_truncation_is_handled_and_not_committed_over(concurrency: int) -> None:
+    """The records after the truncation did not follow what was received, and all of that was forgotten, done or not."""
+    some = world(brokers=2)
+    some.produce(20)
+    cut = anyio.Event()
+    committed: list[int | None] = []
+
+    async def handle(record: Record) -> None:
+        if record.offset == 5 and not cut.is_set():
+            await cut.wait()
+            await anyio.sleep(2)
+            raise ValueError(record.offset)
+        await some.handle(record)
+        committed.append(some.committed())
+
+    async with processed(some, handle, concurrency=concurrency, order="none", retry=Retry(attempts=3)) as run:
+        await until(lambda: len(some.done) == (5 if concurrency == 1 else 19))
+        some.cluster.log(some.partitions[0]).truncate(10)
+        some.cluster.move_leader(some.partitions[0], 1)
+        some.cluster.produce(some.partitions[0], *map(str, range(10)))
+        await anyio.sleep(5)
+        cut.set()
+        await until(lambda: some.committed() == 20)
+        await run.drain()
+    values = {(record.offset, record.value) for record in some.done}
+    assert values >= {(offset, b"%d" % offset) for offset in range(10)}
+    assert values >= {(offset + 10, b"%d" % offset) for offset in range(10)}
     assert some.committed() == 20
 
 

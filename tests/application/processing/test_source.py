@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -67,6 +68,10 @@ class Follows:
 
     def on_pauses(self, why: PauseReason) -> None:
         self.heard.append("pauses")
+
+    def still_to_do(self, partition: TopicPartition, offset: int, topic_id: UUID | None) -> int | None:
+        self.heard.append("still to do")
+        return None
 
     async def settle(self) -> None:
         self.heard.append("settle")

@@ -13,6 +13,7 @@ from kafka_async.errors import (
     CorruptRecordException,
     IllegalStateError,
     KafkaTimeoutError,
+    LeaderNotAvailableError,
     LogTruncationError,
     OffsetOutOfRangeError,
 )
@@ -322,3 +323,17 @@ async def test_what_is_no_range_is_named_and_a_subscription_is_in_the_way() -> N
             consumer.assign_ranges({partition: (0, 1)})
     with pytest.raises(ConsumerStoppedError):
         consumer.assign_ranges({partition: (0, 1)})
+
+
+@virtual
+async def test_a_range_that_does_not_come_says_why_if_that_is_known() -> None:
+    cluster = FakeCluster(size=2)
+    (tp,) = cluster.create_topic("t", 1)
+    cluster.fill(tp, 10)
+    async with consumer_on(cluster) as consumer:
+        consumer.assign_ranges({tp: (0, 20)})
+        await consumer.next_columns(("value",))
+        cluster.stop(cluster.partition(tp).leader)
+        with pytest.raises(KafkaTimeoutError, match="no records came") as caught:
+            await consumer.next_columns(("value",), timeout_ms=20_000)
+    assert isinstance(caught.value.__cause__, LeaderNotAvailableError)

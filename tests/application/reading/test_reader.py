@@ -13,6 +13,7 @@ from kafka_async.errors import (
     ConsumerStoppedError,
     CorruptRecordException,
     DeserializationError,
+    IllegalStateError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
 )
@@ -124,6 +125,29 @@ async def test_an_iteration_may_be_cancelled_at_any_await_and_begun_again(option
                 if len(seen) == before:
                     seen.append((await consumer.getone()).offset)
         assert seen == list(range(TOTAL // 2)), f"place {place}"
+
+
+@virtual
+async def test_reads_with_less_time_than_a_deserializer_takes_for_all_get_there() -> None:
+    """Each began with the first record again."""
+    cluster = FakeCluster()
+    (tp,) = cluster.create_topic("t", 1)
+    cluster.fill(tp, 40)
+    made: list[bytes] = []
+
+    async def thoroughly(data: bytes) -> bytes:
+        await anyio.sleep(0.1)
+        made.append(data)
+        return data
+
+    seen: list[int] = []
+    async with consumer_on(cluster, "t", value_deserializer=thoroughly) as consumer:
+        with anyio.fail_after(60):
+            while len(seen) < 40:
+                with anyio.move_on_after(0.55):
+                    seen += [record.offset for record in flat(await consumer.getmany(timeout_ms=1000))]
+    assert seen == list(range(40))
+    assert len(made) == 40, "none was made twice"
 
 
 @virtual
@@ -809,3 +833,24 @@ async def test_whatever_the_weather_every_record_comes_once_and_in_order(seed: i
                     tp = dice.choice(tps)
                     assert await consumer.position(tp) == len(seen[tp])
     assert seen == {tp: list(range(cluster.log(tp).end)) for tp in tps}
+
+
+@virtual
+async def test_a_wait_for_a_record_of_a_partition_ends_as_that_leaves() -> None:
+    cluster = FakeCluster()
+    tp, other = cluster.create_topic("t", 2)
+    raised: list[IllegalStateError] = []
+
+    async def wait(consumer: Consumer) -> None:
+        with pytest.raises(IllegalStateError, match="t-0: not assigned any more") as caught:
+            await consumer.getone(tp)
+        raised.append(caught.value)
+
+    async with consumer_on(cluster) as consumer:
+        consumer.assign([tp, other])
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait, consumer)
+            await anyio.sleep(5)
+            consumer.assign([other])
+            await anyio.sleep(5)
+            assert raised

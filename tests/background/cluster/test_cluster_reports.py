@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from kafka_async.background.boundary import EventHandler
+from kafka_async.background.boundary import EventHandler, FetchBuffer
 from kafka_async.background.cluster.cluster_reports import ClusterReports
 from kafka_async.background.cluster.cluster_view import ClusterView
 from kafka_async.background.positions.subscription import PreferredReplica, SubscriptionState
 from kafka_async.config import ConsumerConfig
-from kafka_async.errors import UnknownTopicOrPartitionError
+from kafka_async.errors import LeaderNotAvailableError, UnknownTopicOrPartitionError
 from kafka_async.events import BackgroundEvent, ClusterReachability, ErrorEvent, MetadataUpdated, PartitionSnapshot
 from kafka_async.network import Reachability
 from kafka_async.trace import Fault, Recovered, TraceEvent
@@ -26,7 +26,10 @@ class World:
         self.network = FakeNetwork()
         self.seen: list[TraceEvent] = []
         config = ConsumerConfig.of()
-        self.news = ClusterReports(config, self.handler, self.cluster, self.subscription, self.network, self.seen.append)
+        self.buffer = FetchBuffer(1, lambda: None, lambda: None)
+        self.news = ClusterReports(
+            config, self.handler, self.cluster, self.subscription, self.network, self.seen.append, self.buffer
+        )
 
     def learn(self, *leaders: int, now: float, gone: bool = False, **fields: Any) -> list[BackgroundEvent]:
         """The cluster answers that topic ``t`` has partitions with these leaders; return what is published."""
@@ -147,6 +150,25 @@ def test_a_partition_that_is_assigned_no_more_needs_no_leader() -> None:
     world.subscription.assign({A: 2})
     world.learn(1, -1, now=10.0)
     assert world.traced() == []
+
+
+def test_partitions_that_stay_without_a_leader_or_missing_are_shown_until_that_is_over() -> None:
+    world = World()
+    world.subscription.assign({A: 1, B: 1, C: 1})
+    world.learn(1, -1, now=0.0)
+    world.learn(1, -1, now=2.9)
+    assert world.buffer.unavailable == {}
+    world.learn(1, -1, now=3.0)
+    found = {partition: type(error) for partition, error in world.buffer.unavailable.items()}
+    assert found == {B: LeaderNotAvailableError, C: UnknownTopicOrPartitionError}
+    world.learn(1, -1, now=TIMEOUT)
+    world.learn(1, -1, now=TIMEOUT + 1)
+    assert world.buffer.unavailable.keys() == {B, C}, "that the application was told ends nothing"
+    world.learn(1, 2, now=TIMEOUT + 2)
+    assert world.buffer.unavailable.keys() == {C}
+    world.subscription.assign({A: 2, B: 2})
+    world.learn(1, 2, now=TIMEOUT + 3)
+    assert world.buffer.unavailable == {}
 
 
 def test_a_snapshot_has_the_cluster_and_each_owned_partition() -> None:

@@ -339,6 +339,19 @@ def test_a_refusal_that_passes_stops_nothing_and_is_an_outage_that_ends(code: in
     assert (outage[0], outage[-1]) == ((Fault, {A}), (Recovered, {A}))
 
 
+def test_what_an_election_explains_is_shown_once_it_has_lasted_longer_than_one_and_never_raised() -> None:
+    world = World()
+    world.fetching({A: 3})
+    now = 1.0
+    while now < 60.0:
+        world.answer(FetchRequest, fetched(data(A, error_code=9)), now)  # REPLICA_NOT_AVAILABLE
+        assert bool(world.buffer.refused) is (now >= 4.0), now
+        now = until(world, lambda: bool(world.waiting(FetchRequest)), now)
+    assert world.errors() == []
+    world.answer(FetchRequest, fetched(data(A, records(3, 5))), now)
+    assert world.buffer.refused == {}
+
+
 def test_a_refusal_is_tried_again_once_a_second() -> None:
     world = World()
     world.fetching({A: 3})
