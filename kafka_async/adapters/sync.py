@@ -252,7 +252,7 @@ class Processing:
         """End our thread. With an ``error`` what runs on it is cancelled; nobody else would tell it to end."""
         try:
             if self._thread is not None and self._portal is not None:
-                self._thread.__exit__(None if error is None else type(error), error, None)
+                self._thread.__exit__(None if error is None else type(error), error, error and error.__traceback__)
         finally:
             if self._mine:
                 self._mine, self._seat.taken_by = False, {}

@@ -195,7 +195,7 @@ class Preparation:
 
     async def _deserialize(self, records: list[Record], made: list[Record]) -> Deserialized:
         return (
-            Deserialized(records=records, done=len(records))
+            Deserialized(records=list(records), done=len(records))  # interceptors may change the list
             if self.deserializers is None
             else await self.deserializers.apply(records[len(made) :], made)
         )

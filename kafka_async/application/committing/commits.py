@@ -4,7 +4,7 @@ The others only choose offsets.
 """
 
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -100,8 +100,8 @@ class Commits:
     outbox: Outbox = field(repr=False)
     interceptors: tuple[Any, ...]
     trace: Listener = field(repr=False)
-    achieved: deque[Offsets] = field(factory=deque, init=False)
-    """What was committed and the interceptors do not know yet. Every read looks at it, so it is not a method."""
+    achieved: deque[tuple[Offsets, Iterator[Any]]] = field(factory=deque, init=False)
+    """What was committed, and the interceptors that do not know it yet. Every read looks at it, so it is not a method."""
     _refused: set[TopicPartition] = field(factory=set, init=False)
     """Partitions of ours whose last auto-commit was refused."""
 
@@ -162,7 +162,7 @@ class Commits:
         )
         refused = {partition: error for partition, error in outcome.items() if partition in commit.offsets}
         if achieved := {partition: offset for partition, offset in commit.offsets.items() if partition not in refused}:
-            self.achieved.append(achieved)
+            self.achieved.append((achieved, iter(self.interceptors)))
         told = _to_tell(refused)
         if commit.why is not Why.GIVEN_UP:  # booked when it began; the partitions may be ours anew
             # What was dropped needs no other attempt.
@@ -194,11 +194,16 @@ class Commits:
                 cursor.stored.committed, cursor.stored.begins = offset.offset, None
 
     async def intercept(self) -> None:
-        """Pass what was committed to the interceptors. Raises what one raises; the next call goes on with later commits."""
+        """Pass what was committed to the interceptors. Raises what one raises.
+
+        The next call goes on with the interceptor after that one, also if this one is cancelled.
+        """
         while self.achieved:
-            achieved = self.achieved.popleft()
-            for interceptor in self.interceptors:
-                await settled(interceptor.on_commit(achieved), f"{interceptor!r}.on_commit()")
+            entry = offsets, left = self.achieved[0]
+            for interceptor in left:
+                await settled(interceptor.on_commit(offsets), f"{interceptor!r}.on_commit()")
+            if self.achieved and self.achieved[0] is entry:  # else another task has come to its end
+                self.achieved.popleft()
 
     def _report(self, text: str, error: KafkaError) -> None:
         """Report that a commit that the caller did not ask for failed; it stops nothing."""

@@ -404,6 +404,7 @@ class Rebalancing:
         self.unread.keep([tp for tp, cursor in self.unread.partitions.items() if cursor.custody is not PartitionCustody.LEAVING])
         self.outbox.add_now(event)
         self.outbox.release()
+        self.runtime.wake_application()  # a read may wait for a partition that has left
 
     async def finish_unsubscribing(self, seconds: float | None = None) -> Exception | None:
         """Wait for the call-back of ``unsubscribe``, if one is running; then leave. Return what it raised."""

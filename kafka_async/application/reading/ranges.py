@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...config import ConsumerConfig
 from ...errors import KafkaError, KafkaTimeoutError, OffsetOutOfRangeError
 from ...events import ListOffsets
-from ...model import OffsetAndTimestamp, TopicPartition
+from ...model import IsolationLevel, OffsetAndTimestamp, TopicPartition
 from ...records import ColumnBuilder, Columns
 from ...values import define, field
 from ..arguments import one_partition, seconds
@@ -110,10 +110,15 @@ class Ranges:
             )
         except KafkaTimeoutError as error:
             return error
+        held_back = None
         for cursor, position, until in self._unfinished():
-            end = ends.get(cursor.partition)
+            end, marks = ends.get(cursor.partition), self.unread.buffer.watermarks.get(cursor.partition)
             if end is not None and end.offset <= position:
                 name = one_partition(cursor.partition)
+                # The end that was asked for is that of what is committed.
+                if self.config.isolation_level is IsolationLevel.READ_COMMITTED and marks and marks.high_watermark > position:
+                    held_back = KafkaError(f"what follows offset {end.offset - 1} of {name} is held back by an open transaction")
+                    continue
                 text = f"offsets {position} to {until - 1} of {name} are not in its log, which ends at {end.offset}"
                 raise OffsetOutOfRangeError(text, offsets={cursor.partition: position})
-        return None
+        return held_back

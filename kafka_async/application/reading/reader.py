@@ -105,6 +105,7 @@ class Reader:
     def take_over(self) -> None:
         """Somebody reads alone from now on: calls that wait raise ``IllegalStateError``, instead of taking records beside that."""
         self._era += 1
+        self.handout.attend()  # an iteration takes its next records without a call
         self.runtime.wake_application()
 
     # --- batches ---------------------------------------------------------------------------------------------------------------
@@ -265,7 +266,7 @@ class Reader:
         ``stage``: how many records to pass to call-backs if none is ready. ``holder``: who holds what is found.
         """
         runtime, unread, era = self.runtime, self.unread, self._era
-        deadline = runtime.clock() + seconds
+        deadline, prepared = runtime.clock() + seconds, False
         await self._enter(runtime.clock())
         while True:
             ticket = runtime.signal.ticket()
@@ -277,7 +278,10 @@ class Reader:
             if not self.gate.is_over(runtime.clock()) and not (stage is None and self._preparing):
                 if found := attempt():
                     return found
-                if stage is not None and self.preparation is not None and await self._prepare(self.preparation, stage, only):
+                # Once at least, however short the time is. Interceptors may drop all that they see, again and again.
+                if stage is not None and (not prepared or runtime.clock() < deadline) and await self._prepare(stage, only):
+                    prepared = True
+                    await self._go_on()
                     continue
             if unread.failing:
                 self._raise_failure(only, holder)
@@ -343,6 +347,14 @@ class Reader:
         self.idle.leave(now)
         self._turn_ends = now + TURN
 
+    async def _go_on(self) -> None:
+        """What is due in a read that neither returns nor waits: it counts as polling, commits and lets others run."""
+        self._entered(self.runtime.clock())
+        if self.auto_commit.due_at <= self.runtime.clock():
+            await self._look_at_commits()
+        if self.runtime.clock() >= self._turn_ends:
+            await self._take_turn()
+
     async def _take_turn(self) -> None:
         """Let others run."""
         await self.runtime.signal.checkpoint()
@@ -350,12 +362,13 @@ class Reader:
 
     # --- call-backs ------------------------------------------------------------------------------------------------------------
 
-    async def _prepare(self, preparation: Preparation, limit: int, only: Collection[TopicPartition]) -> bool:
-        """Pass the next records to call-backs; return whether there were any.
+    async def _prepare(self, limit: int, only: Collection[TopicPartition]) -> bool:
+        """Pass the next records to call-backs, if there are any; return whether there were records.
 
         One task at a time keeps the order within a partition.
         """
-        if self._preparing:
+        preparation = self.preparation
+        if self._preparing or preparation is None:
             return False
         staged = self.unread.stage(limit, only)
         if not staged:

@@ -37,7 +37,7 @@ from ..by_topic import named
 from ..cluster.cluster_view import ClusterChanges, Leader
 from ..cluster.metadata import MetadataManager
 from ..loop.request_manager import Poll, backoff_of, retry_delay
-from ..positions.partition_outage import LASTING, PartitionOutage
+from ..positions.partition_outage import PartitionOutage
 from ..positions.positions import PositionsManager
 from ..positions.subscription import FetchPosition, FetchState, PartitionState, PreferredReplica, SubscriptionState
 from .fetch_broker import FetchBroker
@@ -581,8 +581,9 @@ class FetchManager:
 
     def _show_refused(self, now: float) -> None:
         """Keep what the application sees of partitions that fail: what is refused, and what has lasted longer than an election."""
-        failing = ((partition, error, now - since >= LASTING) for partition, (error, since, _) in self._outage.failing.items())
-        refused = {partition: error for partition, error, lasts in failing if error is not None and (lasts or _is_refusal(error))}
+        failing = self._outage.failing.items()
+        refused = {partition: error for partition, (error, _, _) in failing if error is not None and _is_refusal(error)}
+        refused |= self._outage.lasting(now)
         if refused or self.buffer.refused:
             self.buffer.refused = refused
 

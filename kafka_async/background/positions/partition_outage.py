@@ -64,6 +64,14 @@ class PartitionOutage:
         if over:
             self.trace(Recovered(now=now, outage=self.name, subject="fetch", partitions=frozenset(over)))
 
+    def lasting(self, now: float) -> dict[TopicPartition, KafkaError]:
+        """Return those whose attempts have failed for longer than an election takes, and are still made."""
+        return {
+            partition: error
+            for partition, (error, since, last) in self.failing.items()
+            if error is not None and last - since >= LASTING and now - last <= self.patience
+        }
+
     def told(self, partitions: Collection[TopicPartition], now: float) -> None:
         """The application has been told that these fail."""
         self.failing = self.failing | {partition: self.failing[partition]._replace(since=now) for partition in partitions}

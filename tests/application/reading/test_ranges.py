@@ -337,3 +337,22 @@ async def test_a_range_that_does_not_come_says_why_if_that_is_known() -> None:
         with pytest.raises(KafkaTimeoutError, match="no records came") as caught:
             await consumer.next_columns(("value",), timeout_ms=20_000)
     assert isinstance(caught.value.__cause__, LeaderNotAvailableError)
+
+
+@virtual
+async def test_an_open_transaction_inside_a_range_is_waited_for() -> None:
+    """It was said that the log ends there."""
+    cluster = FakeCluster()
+    (tp,) = cluster.create_topic("t", 1)
+    cluster.fill(tp, 10)
+    cluster.produce(tp, "open", producer_id=7)
+    cluster.fill(tp, 10)
+    async with consumer_on(cluster, isolation_level="read_committed") as consumer:
+        consumer.assign_ranges({tp: (0, 21)})
+        assert await read(consumer, until=10) == {tp: list(range(10))}
+        with pytest.raises(KafkaTimeoutError, match="no records came") as caught:
+            await consumer.next_columns(("value",), timeout_ms=20_000)
+        assert "what follows offset 9 of t-0 is held back by an open transaction" in str(caught.value.__cause__)
+        cluster.log(tp).end_transaction(7, commit=True)
+        cluster.changed()
+        assert await read(consumer) == {tp: list(range(10, 21))}

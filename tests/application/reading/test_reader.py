@@ -835,8 +835,9 @@ async def test_whatever_the_weather_every_record_comes_once_and_in_order(seed: i
     assert seen == {tp: list(range(cluster.log(tp).end)) for tp in tps}
 
 
+@pytest.mark.parametrize("unsubscribes", [False, True])
 @virtual
-async def test_a_wait_for_a_record_of_a_partition_ends_as_that_leaves() -> None:
+async def test_a_wait_for_a_record_of_a_partition_ends_as_that_leaves(unsubscribes: bool) -> None:
     cluster = FakeCluster()
     tp, other = cluster.create_topic("t", 2)
     raised: list[IllegalStateError] = []
@@ -851,6 +852,130 @@ async def test_a_wait_for_a_record_of_a_partition_ends_as_that_leaves() -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(wait, consumer)
             await anyio.sleep(5)
-            consumer.assign([other])
+            if unsubscribes:
+                consumer.unsubscribe()
+            else:
+                consumer.assign([other])
             await anyio.sleep(5)
             assert raised
+
+
+class Sieve:
+    """An interceptor that takes its time, and lets hardly a record pass."""
+
+    def __init__(self, wanted: int) -> None:
+        self.wanted = wanted
+
+    async def on_consume(self, records: Records) -> Records:
+        await anyio.sleep(0.1)
+        return {tp: [record for record in part if record.offset == self.wanted] for tp, part in records.items()}
+
+    def on_commit(self, offsets: object) -> None: ...
+
+
+@virtual
+async def test_a_read_whose_records_are_all_dropped_ends_in_its_time() -> None:
+    cluster = FakeCluster()
+    (tp,) = cluster.create_topic("t", 1)
+    cluster.fill(tp, 20_000, per_batch=500)
+    async with consumer_on(cluster, "t", interceptors=[Sieve(19_999)], max_poll_records=500) as consumer:
+        await consumer.getmany()
+        began = anyio.current_time()
+        assert await consumer.getmany(timeout_ms=1000) == {}
+        assert anyio.current_time() - began < 1.5
+        assert (await consumer.getone()).offset == 19_999
+
+
+@virtual
+async def test_a_read_whose_records_are_all_dropped_polls_and_commits() -> None:
+    """The member was put out of its group, and began where it had begun before."""
+    cluster = FakeCluster()
+    (tp,) = cluster.create_topic("t", 1)
+    cluster.fill(tp, 30_000, per_batch=500)
+    options: dict[str, Any] = {
+        "group_id": "g",
+        "enable_auto_commit": True,
+        "auto_commit_interval_ms": 1000,
+        "max_poll_records": 500,
+    }
+    async with (
+        consumer_on(cluster, "t", interceptors=[Sieve(29_999)], max_poll_interval_ms=2000, **options) as consumer,
+        anyio.create_task_group() as tasks,
+    ):
+        read: list[int] = []
+
+        async def read_one() -> None:
+            read.extend(record.offset for record in flat(await consumer.getmany(timeout_ms=60_000)))
+
+        tasks.start_soon(read_one)
+        await anyio.sleep(4)
+        assert 0 < cluster.committed["g", tp] < 29_999
+        with anyio.fail_after(10):
+            while not read:  # noqa: ASYNC110 - virtual time
+                await anyio.sleep(0.1)
+    assert read == [29_999]
+    assert len(consumer_epochs(cluster)) == 1
+
+
+def consumer_epochs(cluster: FakeCluster) -> list[Any]:
+    """Return the heartbeats with which a member joined."""
+    return [each for each in cluster.asked(Api.CONSUMER_GROUP_HEARTBEAT) if each.request.member_epoch == 0]
+
+
+@virtual
+async def test_an_interceptor_may_change_the_lists_that_it_is_given() -> None:
+    class Changes:
+        def on_consume(self, records: Records) -> Records:
+            for part in records.values():
+                part[:] = [record._replace(value=b"x" + record.value) for record in part if record.offset % 3]
+            return records
+
+        def on_commit(self, offsets: object) -> None: ...
+
+    cluster = FakeCluster()
+    (tp,) = cluster.create_topic("t", 1)
+    cluster.fill(tp, 10)
+    async with consumer_on(cluster, "t", interceptors=[Changes()]) as consumer:
+        found = await read_values(consumer, 6)
+        assert found == [b"x%d" % offset for offset in range(10) if offset % 3]
+        assert await consumer.getmany() == {}
+        assert await consumer.position(tp) == 10
+
+
+@virtual
+async def test_an_iteration_ends_as_process_takes_over() -> None:
+    """It took records that were in hand, and process committed past them."""
+    cluster = FakeCluster()
+    (tp,) = cluster.create_topic("t", 1)
+    cluster.fill(tp, 50)
+    handled: list[int] = []
+    iterated: list[int] = []
+
+    async def handle(record: ConsumerRecord[Any, Any]) -> None:
+        handled.append(record.offset)
+
+    async with consumer_on(cluster, "t", group_id="g") as consumer:
+
+        async def iterate(begun: anyio.Event, go_on: anyio.Event) -> None:
+            async for record in consumer:
+                iterated.append(record.offset)
+                if record.offset == 3:
+                    begun.set()
+                    await go_on.wait()
+
+        begun, go_on = anyio.Event(), anyio.Event()
+
+        async def ends() -> None:
+            with pytest.raises(IllegalStateError, match="process"):
+                await iterate(begun, go_on)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ends)
+            await begun.wait()
+            async with consumer.processing(handle):
+                go_on.set()
+                with anyio.fail_after(10):
+                    while len(handled) < 46:  # noqa: ASYNC110 - virtual time
+                        await anyio.sleep(0.1)
+    assert iterated == [0, 1, 2, 3]
+    assert handled == list(range(4, 50))

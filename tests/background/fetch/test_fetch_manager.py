@@ -352,6 +352,17 @@ def test_what_an_election_explains_is_shown_once_it_has_lasted_longer_than_one_a
     assert world.buffer.refused == {}
 
 
+def test_a_partition_that_is_paused_during_an_election_is_not_shown_as_if_it_failed_ever_since() -> None:
+    world = World()
+    world.fetching({A: 3, B: 3})
+    world.send(PausePartitions(partitions=frozenset((A,))))
+    world.answer(FetchRequest, fetched(data(A, error_code=9), data(B)), 1.0)
+    for now in range(2, 61, 2):
+        until(world, lambda: bool(world.waiting(FetchRequest)), float(now))
+        world.answer(FetchRequest, fetched(data(B)), float(now))
+        assert world.buffer.refused == {}
+
+
 def test_a_refusal_is_tried_again_once_a_second() -> None:
     world = World()
     world.fetching({A: 3})
