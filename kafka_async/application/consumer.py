@@ -176,7 +176,8 @@ class KafkaConsumer(Generic[K, V]):
 
         Raises ``ConsumerStoppedError`` after ``stop``, ``DeserializationError`` once for a record that cannot be
         deserialized, ``CorruptRecordException`` for a corrupt batch, ``OffsetOutOfRangeError`` and
-        ``NoOffsetForPartitionError`` if ``auto_offset_reset`` is ``none``, and errors of the background.
+        ``NoOffsetForPartitionError`` if ``auto_offset_reset`` is ``none``, ``IllegalStateError`` once none of ``partitions`` is
+        assigned any more, and errors of the background.
         """
         return self._getone_for(self._parts.reads.asks(), partitions)
 
