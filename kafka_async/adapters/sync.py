@@ -252,7 +252,8 @@ class Processing:
         """End our thread. With an ``error`` what runs on it is cancelled; nobody else would tell it to end."""
         try:
             if self._thread is not None and self._portal is not None:
-                self._thread.__exit__(None if error is None else type(error), error, error and error.__traceback__)
+                kind, traceback = (None, None) if error is None else (type(error), error.__traceback__)
+                self._thread.__exit__(kind, error, traceback)
         finally:
             if self._mine:
                 self._mine, self._seat.taken_by = False, {}
