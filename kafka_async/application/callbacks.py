@@ -5,7 +5,7 @@ All of them run on the application's side, inside the caller's own read or commi
 
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 from ..config import ConsumerConfig
 from ..errors import LONGEST_REASON, DeserializationError, shown
@@ -47,24 +47,28 @@ class ConsumerInterceptor(Protocol):
         return None
 
 
+LISTENER_METHODS: Final = ("on_partitions_revoked", "on_partitions_assigned", "on_partitions_lost")
+INTERCEPTOR_METHODS: Final = ("on_consume", "on_commit")
+
+
 def check_listener(listener: Any) -> None:
     """Raise ``TypeError`` for what is not a listener, and for one whose methods would not run when they are called."""
     if listener is None:
         return
     if not isinstance(listener, ConsumerRebalanceListener):
         raise TypeError(f"listener={shown(listener)}: expected a ConsumerRebalanceListener")
-    for name in ("on_partitions_revoked", "on_partitions_assigned", "on_partitions_lost"):
+    for name in LISTENER_METHODS:
         check_work(getattr(listener, name), f"listener.{name}", "a method, plain or async")
 
 
 def check_callbacks(config: ConsumerConfig) -> None:
     """Raise ``ValueError`` early for user objects that lack the methods to be called."""
-    called = (getattr(entry, name, None) for name in ("on_consume", "on_commit") for entry in config.interceptors)
+    called = (getattr(entry, name, None) for name in INTERCEPTOR_METHODS for entry in config.interceptors)
     if not isinstance(config.interceptors, tuple) or not all(map(callable, called)):
         expected = "expected a sequence of objects with on_consume() and on_commit()"
         raise ValueError(f"interceptors={shown(config.interceptors)}: {expected}")
     for interceptor in config.interceptors:
-        for name in ("on_consume", "on_commit"):
+        for name in INTERCEPTOR_METHODS:
             if (why := why_never(getattr(interceptor, name))) is not None:
                 raise ValueError(f"interceptors={shown(config.interceptors)}: {shown(interceptor)}.{name}: {why}")
     if "partition_assignment_strategy" in config.given:
@@ -212,12 +216,17 @@ def _checked(batch: Any, interceptor: Any, given: Batch) -> Batch:
     return batch
 
 
+def called_of(deserializer: Any) -> Any:
+    """Return what is called for a value: the method ``deserialize`` if there is one, or else the deserializer itself."""
+    method = getattr(deserializer, "deserialize", None)
+    return method if callable(method) else deserializer
+
+
 def _as_function(deserializer: Any) -> Callable[[str, Any, Any], Any] | None:
     """Return a function of (topic, headers, data) for whichever form of deserializer was given."""
     if deserializer is None:
         return None
-    if callable(getattr(deserializer, "deserialize", None)):
-        deserializer = deserializer.deserialize
+    deserializer = called_of(deserializer)
     if _takes_three(deserializer):
         function: Callable[[str, Any, Any], Any] = deserializer
         return function
