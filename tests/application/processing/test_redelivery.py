@@ -16,6 +16,7 @@ from kafka_async.errors import (
     KafkaConfigurationError,
     MessageSizeTooLargeError,
     ProcessingError,
+    TooManyFailuresError,
     UnknownTopicOrPartitionError,
 )
 from kafka_async.testing import Cluster
@@ -245,11 +246,44 @@ async def test_only_those_records_of_a_batch_failed_for_good_that_no_retry_topic
     for number in range(6):
         some.cluster.produce("orders", key=b"k", value=b"large" if number == 2 else b"%d" % number, partition=0)
     some.producer.too_large = b"large"
-    async with some.running(handle, batch=6, linger_ms=100, too_many_failures=(2, 6)) as run:
+    async with some.running(handle, batch=6, linger_ms=100) as run:
         await until(lambda: run.statistics().handled == 5)
         assert (run.statistics().redelivered, run.statistics().dead_letters) == (5, 1)
     assert [(record.value, attempts) for record, attempts in some.given_up] == [(b"large", 1)]
     assert some.committed("orders") == 6
+
+
+@pytest.mark.parametrize("batch", [None, 10])
+@virtual
+async def test_a_release_that_fails_at_everything_stops_before_the_whole_topic_is_in_the_retry_topic(batch: int | None) -> None:
+    some = service()
+
+    async def handle(records: Any) -> None:
+        raise ValueError("always")
+
+    for number in range(200):
+        some.cluster.produce("orders", value=b"%d" % number, partition=0)
+    with pytest.raises(TooManyFailuresError, match=r"\d+ of the last 20 records failed for good") as raised:
+        async with some.running(handle, batch=batch, concurrency=1, too_many_failures=(10, 20)) as run:
+            await run.wait()
+    assert isinstance(raised.value.__cause__, ValueError)
+    assert run.statistics().redelivered == some.committed("orders") == 10
+
+
+@virtual
+async def test_records_that_a_retry_topic_took_are_no_successes_for_the_share_of_failures() -> None:
+    some = service()
+
+    async def handle(record: Record) -> None:
+        if record.offset % 2:
+            raise ValueError
+
+    for number in range(200):
+        some.cluster.produce("orders", value=b"%d" % number, partition=0)
+    with pytest.raises(TooManyFailuresError, match="10 of the last 20 records failed for good"):
+        async with some.running(handle, concurrency=1, order="partition", too_many_failures=(10, 20)) as run:
+            await run.wait()
+    assert some.committed("orders") == 20
 
 
 @virtual
