@@ -372,7 +372,7 @@ class KafkaConsumer(Generic[K, V]):
         - ``rate`` (None): how many records begin in a second, at most, in this process; or an async context manager that is entered
           around each attempt of an ``async def``.
         - ``breaker`` (None): ``Breaker(on=(ConnectionError,))`` begins no handler while what handlers depend on is down; failures
-          meanwhile do not count as attempts.
+          of that outage do not count as attempts.
         - ``too_many_failures`` (None): ``(50, 100)`` raises ``TooManyFailuresError`` once 50 of the last 100 records went to
           ``on_failure``, to skip them or to write them to a retry topic included; those of a handler's own ``Skip`` do not count.
         - ``tracing`` (None): ``kafka_async.adapters.tracing.Tracing()`` makes a span of OpenTelemetry for each attempt, linked to
