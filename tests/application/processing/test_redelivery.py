@@ -9,7 +9,17 @@ import anyio
 import pytest
 from attrs import Factory, define
 
-from kafka_async import ConsumerRecord, KafkaConsumer, ProcessingContext, Reject, Retry, ShareConsumer, TopicPartition
+from kafka_async import (
+    ConsumerRecord,
+    KafkaConsumer,
+    ProcessingContext,
+    Reject,
+    Retry,
+    RetryLater,
+    Router,
+    ShareConsumer,
+    TopicPartition,
+)
 from kafka_async.adapters.retry_topics import RetryTopics
 from kafka_async.application.processing.processing import Processing
 from kafka_async.errors import (
@@ -143,6 +153,26 @@ async def test_after_the_last_delay_a_record_is_given_up_as_it_was_first_and_a_r
     assert (useless.value, once, attempts) == (b"useless", 1, 3)
     assert (TopicPartition(bad.topic, bad.partition), bad.offset) == first
     assert (bad.key, bad.value, bad.headers) == (b"k", b"bad", (("a", b"1"),))
+
+
+@pytest.mark.parametrize("routed", [False, True])
+@virtual
+async def test_in_a_retry_topic_a_record_has_one_attempt_even_if_retry_would_allow_it_more(routed: bool) -> None:
+    some = service()
+    some.failing = lambda record, attempt: {1: ValueError(), 2: ConnectionError(), 3: RetryLater(5)}.get(attempt)
+    some.cluster.produce("orders", key=b"k", value=b"bad", partition=0)
+    retry, router = Retry(attempts=5, delay=1, on=ConnectionError), Router()
+
+    @router.on(topic="orders", retry=retry)
+    async def handle(record: Record, context: ProcessingContext) -> None:
+        await some.handle(record, context)
+
+    async with some.running(router if routed else None, **({} if routed else {"retry": retry})) as run:
+        await until(lambda: run.statistics().handled == 1, 200)
+        assert run.statistics().redelivered == 2
+    topics = [topic for topic, _, _ in some.attempts[b"bad"]]
+    assert topics == ["orders", f"orders.{GROUP}.retry.10", *[f"orders.{GROUP}.retry.100"] * 2]
+    assert [attempt for _, attempt, _ in some.attempts[b"bad"]] == [1, 2, 3, 4]
 
 
 @virtual
