@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload
 from ...errors import LONGEST_REASON, InvalidValue, NoRoute, shown
 from ...functions import check_work, is_async, takes_context
 from ...model import ConsumerRecord, at_offset, last_header
-from ...values import define, evolve, field, frozen
+from ...values import define, field, frozen
 from .redelivery import origin_of
 from .retry import Retry, count
 
@@ -87,11 +87,9 @@ class Route:
             return [alone]
         if not isinstance(self.topics, frozenset):  # its topics have no end
             return []
-        found = [next((each for each in above if each.covers(self._of(topic))), None) for topic in sorted(self.topics)]
+        fitting = [each for each in above if each.header in (None, self.header)]
+        found = [next((each for each in fitting if each.takes_topic(topic)), None) for topic in sorted(self.topics)]
         return [] if None in found else list(dict.fromkeys(each for each in found if each is not None))
-
-    def _of(self, topic: str) -> "Route":
-        return evolve(self, topics=frozenset((topic,)))
 
     def argument(self, record: Record) -> Any:
         """Return what the handler is called with. Raises ``InvalidValue``."""
