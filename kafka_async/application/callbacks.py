@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Final, Protocol, runtime_checkable
 
 from ..config import ConsumerConfig
-from ..errors import LONGEST_REASON, DeserializationError, shown
-from ..functions import awaited, check_work, finished, why_never
+from ..errors import LONGEST_REASON, DeserializationError, IllegalStateError, shown
+from ..functions import awaited, check_work, close, finished, why_never
 from ..model import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from ..values import define, evolve, frozen
 
@@ -117,13 +117,15 @@ class Deserializers:
 
     key: Callable[..., Any] | None
     value: Callable[..., Any] | None
+    awaits: bool = True
+    """Whether there is an event loop for what they return. A plain function may return a coroutine, which nobody sees before."""
 
     @classmethod
-    def of(cls, key: Any, value: Any) -> "Deserializers | None":
+    def of(cls, key: Any, value: Any, *, awaits: bool = True) -> "Deserializers | None":
         """Return ``None`` if there is nothing to do: then records go to the application as they were decoded."""
         if key is None and value is None:
             return None
-        return cls(_as_function(key), _as_function(value))
+        return cls(_as_function(key), _as_function(value), awaits)
 
     async def apply(self, records: list[Record], done: list[Record] | None = None) -> Deserialized:
         """Return the records up to the first that a deserializer refused, and what was raised for that one.
@@ -139,16 +141,28 @@ class Deserializers:
                 if to_key is not None and key is not None:
                     key = to_key(record.topic, record.headers, key)
                     if hasattr(key, "__await__"):
-                        key = await awaited(key, "it")
+                        key = await self._awaited(key)
                 field = "value"
                 if to_value is not None and value is not None:
                     value = to_value(record.topic, record.headers, value)
                     if hasattr(value, "__await__"):
-                        value = await awaited(value, "it")
+                        value = await self._awaited(value)
+            except _NeedsLoop as error:  # says nothing about the record
+                return Deserialized(records=done, done=len(done), retriable=error)
             except Exception as error:  # the boundary to the user's code: whatever it is, it is reported with the record
                 return _stopped_at(record, field, error, done)
             done.append(ConsumerRecord(*record[:5], key, value, *record[7:]))
         return Deserialized(records=done, done=len(done))
+
+    def _awaited(self, result: Any) -> Awaitable[Any]:
+        if self.awaits:
+            return awaited(result, "it")
+        close(result)
+        raise _NeedsLoop("the deserializer returned something to await; the blocking consumer has no event loop for that")
+
+
+class _NeedsLoop(IllegalStateError):
+    """A deserializer is of no use here, whatever the record."""
 
 
 def _stopped_at(record: Record, field: str, error: Exception, done: list[Record]) -> Deserialized:
@@ -171,9 +185,9 @@ class Preparation:
     interceptors: tuple[Any, ...]
 
     @classmethod
-    def of(cls, config: ConsumerConfig) -> "Preparation | None":
-        """Return ``None`` if records go to the application as they were decoded."""
-        deserializers = Deserializers.of(config.key_deserializer, config.value_deserializer)
+    def of(cls, config: ConsumerConfig, *, awaits: bool) -> "Preparation | None":
+        """Return ``None`` if records go to the application as they were decoded. ``awaits``: see ``Deserializers``."""
+        deserializers = Deserializers.of(config.key_deserializer, config.value_deserializer, awaits=awaits)
         return cls(deserializers, config.interceptors) if deserializers is not None or config.interceptors else None
 
     async def prepare(self, batch: Batch, made: Batch) -> dict[TopicPartition, Deserialized]:

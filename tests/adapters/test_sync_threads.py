@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
+import anyio
 import pytest
 
 from kafka_async import ConsumerInterceptor, ConsumerRebalanceListener, ConsumerState, TopicPartition
@@ -238,6 +239,28 @@ def test_a_deserializer_that_needs_an_event_loop_is_refused_and_does_not_pass_ov
 def test_what_is_looked_at_of_a_deserializer_is_what_is_called(made: Any, brokers: str) -> None:
     options = {"auto_offset_reset": "earliest"} if made is KafkaConsumer else {}
     with made("t", bootstrap_servers=brokers, group_id="g", value_deserializer=Plain(), **options) as consumer:
+        assert consumer.getone().value == b"0"
+
+
+@both
+def test_a_deserializer_that_turns_out_to_need_an_event_loop_is_told_and_passes_over_nothing(made: Any, brokers: str) -> None:
+    needs, options = [False], {"auto_offset_reset": "earliest"} if made is KafkaConsumer else {}
+
+    async def later(data: bytes) -> bytes:
+        await anyio.sleep(1)
+        return data
+
+    def deserialize(data: bytes) -> Any:
+        return later(data) if needs[0] else data
+
+    with made("t", bootstrap_servers=brokers, group_id="g", value_deserializer=deserialize, **options) as consumer:
+        needs[0] = True
+        for _ in range(2):
+            with pytest.raises(IllegalStateError, match="returned something to await"):
+                consumer.getone()
+        with pytest.raises(IllegalStateError, match="returned something to await"):
+            consumer.process(print)
+        needs[0] = False
         assert consumer.getone().value == b"0"
 
 
