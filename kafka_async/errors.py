@@ -195,6 +195,8 @@ class LogTruncationError(KafkaError):
 class DeserializationError(KafkaError):
     """A deserializer raised. Everything before ``record`` was delivered and the position is past it.
 
+    An error that is ``retriable`` is raised as it is instead, and the position stays.
+
     ``record`` is the raw ``ConsumerRecord`` (bytes), ``field`` is ``"key"`` or ``"value"``, ``__cause__`` what was raised.
     """
 

@@ -93,7 +93,7 @@ def returned(result: Any, by: str) -> Any:
     """Return the result. Raises ``TypeError`` if it is something that was to be awaited or called: then nothing is done yet."""
     if type(result) in _PLAIN or (what := _unfinished(result)) is None:
         return result
-    _close(result)
+    close(result)
     raise TypeError(f"{by} returned {what}, so {_NOT_DONE}")
 
 
@@ -107,7 +107,7 @@ def finished(result: Any, by: str) -> Any:
     if isinstance(result, (list, tuple, set, frozenset, dict)):
         pending = [each for each in (result.values() if isinstance(result, dict) else result) if _is_pending(each)]
         for each in pending:
-            _close(each)
+            close(each)
         if pending:
             raise TypeError(f"{by} returned a {type(result).__name__} with {_unfinished(pending[0])}, so {_NOT_DONE}")
     return result
@@ -138,12 +138,13 @@ async def awaited(result: Any, by: str) -> Any:
         return result
     value = await result
     if inspect.isawaitable(value):
-        _close(value)
+        close(value)
         raise TypeError(f"{by} returned {_unfinished(value)}")
     return value
 
 
-def _close(result: Any) -> None:
+def close(result: Any) -> None:
+    """Do without a result."""
     if inspect.iscoroutine(result):
         result.close()  # else Python warns that it was never awaited, which the error says better
 

@@ -68,8 +68,8 @@ class RetryTopics:
     ``process`` raises ``UnknownTopicOrPartitionError`` with their names. Subscribe to them too: ``KafkaConsumer("orders",
     *retry.topics("orders", "billing"), ...)``. That is all: ``process`` holds their records until they are due.
 
-    ``context.attempt`` goes on from topic to topic, and so does what ``Retry(attempts=...)`` counts: a record that comes from a
-    retry topic has had them all, so it gets one attempt there. The log says once that such records lose their place in the order.
+    ``context.attempt`` goes on from topic to topic. What ``Retry`` says is for the first topic: a record that comes from a retry
+    topic gets one attempt there, however many it has had. The log says once that such records lose their place in the order.
 
     Raises ``TypeError`` and ``ValueError`` for bad arguments.
     """

@@ -8,6 +8,7 @@ With ``ThreadSignal`` those coroutines block where they would wait, so they end 
 it runs on an event loop in a thread of its own, to which the consumer is lent meanwhile.
 """
 
+import re
 import threading
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterator
@@ -23,15 +24,16 @@ from anyio.abc import TaskStatus
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from typing_extensions import TypeVar
 
+from ..application.callbacks import INTERCEPTOR_METHODS, LISTENER_METHODS, ConsumerRebalanceListener, called_of
 from ..application.consumer import KafkaConsumer as AsyncConsumer
 from ..application.lifecycle.runtime import ThreadRuntime
 from ..application.parts import assemble
 from ..application.reading.ranges import RANGE_BATCH_BYTES
 from ..application.reading.read_calls import ARROW_ROWS
 from ..config import ConsumerConfig
-from ..errors import ConsumerStoppedError, IllegalStateError
+from ..errors import ConsumerStoppedError, IllegalStateError, shown
 from ..functions import is_async
-from ..model import ConsumerRecord, ConsumerState, TopicPartition
+from ..model import ConsumerRecord, ConsumerState, SubscriptionPattern, TopicPartition
 from ..network.waiting import SIGNALS_AFTER
 from ..records import ALL_COLUMNS, Columns
 
@@ -352,12 +354,32 @@ def plain(function: Any, name: str) -> None:
         )
 
 
+def no_loop(function: Any, name: str) -> None:
+    """Raise ``TypeError`` for an ``async def`` that would be called inside a read or commit call, where no event loop runs.
+
+    There most of them fail as soon as they wait for something. For a deserializer that would look like a bad record, and its
+    records would be passed over.
+    """
+    if callable(function) and is_async(function):
+        raise TypeError(f"{name}={shown(function)}: the blocking consumer has no event loop for it; expected a plain function")
+
+
+def no_loop_for(config: ConsumerConfig) -> None:
+    """Check the call-backs that are options."""
+    for name in ("key_deserializer", "value_deserializer"):
+        no_loop(called_of(getattr(config, name)), name)
+    for interceptor in config.interceptors:
+        for method in INTERCEPTOR_METHODS:
+            no_loop(getattr(interceptor, method), f"interceptors: {method}")
+
+
 class KafkaConsumer(Generic[K, V]):
     """A Kafka consumer that blocks the calling thread; arguments and results are those of ``kafka_async.KafkaConsumer``.
 
-    Use it as ``with KafkaConsumer(...) as consumer``. Call-backs must be plain functions. It is used by one thread at a time
-    (``IllegalStateError`` otherwise); ``stop`` may be called from any thread. If a signal handler raises inside a read call, such
-    as ``KeyboardInterrupt``, no record is lost: the next call returns what that call had in hand.
+    Use it as ``with KafkaConsumer(...) as consumer``. Deserializers, interceptors, listeners and handlers must be plain functions
+    (``TypeError`` otherwise). It is used by one thread at a time (``IllegalStateError`` otherwise); ``stop`` may be called from any
+    thread. If a signal handler raises inside a read call, such as ``KeyboardInterrupt``, no record is lost: the next call returns
+    what that call had in hand.
     """
 
     def __init__(
@@ -371,6 +393,7 @@ class KafkaConsumer(Generic[K, V]):
         options.pop("background", None)
         runtime = ThreadRuntime.for_threads()
         self._parts = assemble(ConsumerConfig.of(**options) if config is None else config, runtime, transport_factory)
+        no_loop_for(self._parts.config)
         self._consumer: AsyncConsumer[K, V] = AsyncConsumer(*topics, parts=self._parts)
         self._seat = Seat(self._consumer, runtime)
 
@@ -537,7 +560,18 @@ class KafkaConsumer(Generic[K, V]):
 
     # --- what ------------------------------------------------------------------------------------------------------------------
 
-    subscribe = forwarding(AsyncConsumer.subscribe)
+    @exclusive
+    def subscribe(
+        self,
+        topics: Collection[str] = (),
+        pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
+        listener: ConsumerRebalanceListener | None = None,
+    ) -> None:
+        """Subscribe as ``kafka_async.KafkaConsumer.subscribe`` does; the methods of ``listener`` must be plain (``TypeError``)."""
+        for method in LISTENER_METHODS:
+            no_loop(getattr(listener, method, None), f"listener.{method}")
+        self._consumer.subscribe(topics, pattern, listener)
+
     unsubscribe = forwarding(AsyncConsumer.unsubscribe)
     subscription = looking(AsyncConsumer.subscription)
     assign = forwarding(AsyncConsumer.assign)

@@ -15,7 +15,7 @@ from ..application.share.consumer import ShareConsumer as AsyncConsumer
 from ..application.share.parts import assemble_share
 from ..errors import ConsumerStoppedError
 from ..model import ConsumerState, TopicPartition
-from .sync import Processing, Seat, blocking, exclusive, finish, forwarding, looking, plain
+from .sync import Processing, Seat, blocking, exclusive, finish, forwarding, looking, no_loop_for, plain
 
 if TYPE_CHECKING:
     from ..application.processing.process_settings import Handler
@@ -30,9 +30,10 @@ V = TypeVar("V", default=Any)
 class ShareConsumer(Generic[K, V]):
     """A share consumer that blocks the calling thread; arguments and results are those of ``kafka_async.ShareConsumer``.
 
-    Use it as ``with ShareConsumer(...) as consumer``, and records as ``with record``. Deserializers must be plain functions. It is
-    used by one thread at a time (``IllegalStateError`` otherwise); ``stop``, and the methods of records, may be called from any
-    thread. If a signal handler raises inside a read call, no record is lost: records that were not returned are delivered again.
+    Use it as ``with ShareConsumer(...) as consumer``, and records as ``with record``. Deserializers and handlers must be plain
+    functions (``TypeError`` otherwise). It is used by one thread at a time (``IllegalStateError`` otherwise); ``stop``, and the
+    methods of records, may be called from any thread. If a signal handler raises inside a read call, no record is lost: records
+    that were not returned are delivered again.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class ShareConsumer(Generic[K, V]):
         options.pop("background", None)
         runtime = ThreadRuntime.for_threads()
         self._parts = assemble_share(options, runtime, transport_factory)
+        no_loop_for(self._parts.config)
         self._consumer: AsyncConsumer[K, V] = AsyncConsumer(*topics, parts=self._parts)
         self._seat = Seat(self._consumer, runtime)
 

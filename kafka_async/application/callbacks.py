@@ -5,11 +5,11 @@ All of them run on the application's side, inside the caller's own read or commi
 
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 from ..config import ConsumerConfig
-from ..errors import LONGEST_REASON, DeserializationError, shown
-from ..functions import awaited, check_work, finished, why_never
+from ..errors import LONGEST_REASON, DeserializationError, IllegalStateError, shown
+from ..functions import awaited, check_work, close, finished, why_never
 from ..model import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from ..values import define, evolve, frozen
 
@@ -47,24 +47,28 @@ class ConsumerInterceptor(Protocol):
         return None
 
 
+LISTENER_METHODS: Final = ("on_partitions_revoked", "on_partitions_assigned", "on_partitions_lost")
+INTERCEPTOR_METHODS: Final = ("on_consume", "on_commit")
+
+
 def check_listener(listener: Any) -> None:
     """Raise ``TypeError`` for what is not a listener, and for one whose methods would not run when they are called."""
     if listener is None:
         return
     if not isinstance(listener, ConsumerRebalanceListener):
         raise TypeError(f"listener={shown(listener)}: expected a ConsumerRebalanceListener")
-    for name in ("on_partitions_revoked", "on_partitions_assigned", "on_partitions_lost"):
+    for name in LISTENER_METHODS:
         check_work(getattr(listener, name), f"listener.{name}", "a method, plain or async")
 
 
 def check_callbacks(config: ConsumerConfig) -> None:
     """Raise ``ValueError`` early for user objects that lack the methods to be called."""
-    called = (getattr(entry, name, None) for name in ("on_consume", "on_commit") for entry in config.interceptors)
+    called = (getattr(entry, name, None) for name in INTERCEPTOR_METHODS for entry in config.interceptors)
     if not isinstance(config.interceptors, tuple) or not all(map(callable, called)):
         expected = "expected a sequence of objects with on_consume() and on_commit()"
         raise ValueError(f"interceptors={shown(config.interceptors)}: {expected}")
     for interceptor in config.interceptors:
-        for name in ("on_consume", "on_commit"):
+        for name in INTERCEPTOR_METHODS:
             if (why := why_never(getattr(interceptor, name))) is not None:
                 raise ValueError(f"interceptors={shown(config.interceptors)}: {shown(interceptor)}.{name}: {why}")
     if "partition_assignment_strategy" in config.given:
@@ -113,13 +117,15 @@ class Deserializers:
 
     key: Callable[..., Any] | None
     value: Callable[..., Any] | None
+    awaits: bool = True
+    """Whether there is an event loop for what they return. A plain function may return a coroutine, which nobody sees before."""
 
     @classmethod
-    def of(cls, key: Any, value: Any) -> "Deserializers | None":
+    def of(cls, key: Any, value: Any, *, awaits: bool = True) -> "Deserializers | None":
         """Return ``None`` if there is nothing to do: then records go to the application as they were decoded."""
         if key is None and value is None:
             return None
-        return cls(_as_function(key), _as_function(value))
+        return cls(_as_function(key), _as_function(value), awaits)
 
     async def apply(self, records: list[Record], done: list[Record] | None = None) -> Deserialized:
         """Return the records up to the first that a deserializer refused, and what was raised for that one.
@@ -135,16 +141,28 @@ class Deserializers:
                 if to_key is not None and key is not None:
                     key = to_key(record.topic, record.headers, key)
                     if hasattr(key, "__await__"):
-                        key = await awaited(key, "it")
+                        key = await self._awaited(key)
                 field = "value"
                 if to_value is not None and value is not None:
                     value = to_value(record.topic, record.headers, value)
                     if hasattr(value, "__await__"):
-                        value = await awaited(value, "it")
+                        value = await self._awaited(value)
+            except _NeedsLoop as error:  # says nothing about the record
+                return Deserialized(records=done, done=len(done), retriable=error)
             except Exception as error:  # the boundary to the user's code: whatever it is, it is reported with the record
                 return _stopped_at(record, field, error, done)
             done.append(ConsumerRecord(*record[:5], key, value, *record[7:]))
         return Deserialized(records=done, done=len(done))
+
+    def _awaited(self, result: Any) -> Awaitable[Any]:
+        if self.awaits:
+            return awaited(result, "it")
+        close(result)
+        raise _NeedsLoop("the deserializer returned something to await; the blocking consumer has no event loop for that")
+
+
+class _NeedsLoop(IllegalStateError):
+    """A deserializer is of no use here, whatever the record."""
 
 
 def _stopped_at(record: Record, field: str, error: Exception, done: list[Record]) -> Deserialized:
@@ -167,9 +185,9 @@ class Preparation:
     interceptors: tuple[Any, ...]
 
     @classmethod
-    def of(cls, config: ConsumerConfig) -> "Preparation | None":
-        """Return ``None`` if records go to the application as they were decoded."""
-        deserializers = Deserializers.of(config.key_deserializer, config.value_deserializer)
+    def of(cls, config: ConsumerConfig, *, awaits: bool) -> "Preparation | None":
+        """Return ``None`` if records go to the application as they were decoded. ``awaits``: see ``Deserializers``."""
+        deserializers = Deserializers.of(config.key_deserializer, config.value_deserializer, awaits=awaits)
         return cls(deserializers, config.interceptors) if deserializers is not None or config.interceptors else None
 
     async def prepare(self, batch: Batch, made: Batch) -> dict[TopicPartition, Deserialized]:
@@ -212,12 +230,17 @@ def _checked(batch: Any, interceptor: Any, given: Batch) -> Batch:
     return batch
 
 
+def called_of(deserializer: Any) -> Any:
+    """Return what is called for a value: the method ``deserialize`` if there is one, or else the deserializer itself."""
+    method = getattr(deserializer, "deserialize", None)
+    return method if callable(method) else deserializer
+
+
 def _as_function(deserializer: Any) -> Callable[[str, Any, Any], Any] | None:
     """Return a function of (topic, headers, data) for whichever form of deserializer was given."""
     if deserializer is None:
         return None
-    if callable(getattr(deserializer, "deserialize", None)):
-        deserializer = deserializer.deserialize
+    deserializer = called_of(deserializer)
     if _takes_three(deserializer):
         function: Callable[[str, Any, Any], Any] = deserializer
         return function

@@ -350,8 +350,9 @@ class KafkaConsumer(Generic[K, V]):
           ``Skip``, ``Reject``, in a task group too. Only the record's lane waits for its next attempt. At most 64 MiB of records
           wait that way; then no more is read of their partitions (``ProcessingStatistics.full``), and a warning is logged.
         - ``on_failure`` ("stop"): after the last attempt ``"stop"``, ``"skip"``, or ``async def (record, error, attempts)``, after
-          which the record counts as done. A record that cannot be deserialized is passed to it without an attempt, with its bytes.
-          A callable with the attribute ``raw_records = True`` gets every record with the bytes of its key and value, from before
+          which the record counts as done. A record that cannot be deserialized is passed to it without an attempt, with its bytes;
+          one whose deserializer raised an error with ``retriable = True`` is not, but read again until that succeeds. A callable
+          with the attribute ``raw_records = True`` gets every record with the bytes of its key and value, from before
           deserializers; ``kafka_async.adapters.dead_letters.DeadLetters`` is one, ``kafka_async.adapters.retry_topics.RetryTopics``
           another, which has the record handled again later.
         - ``timeout_ms`` (None): of one attempt; one that takes longer is cancelled once, and fails when it ends. If it goes on for
@@ -373,9 +374,9 @@ class KafkaConsumer(Generic[K, V]):
         - ``rate`` (None): how many records begin in a second, at most, in this process; or an async context manager that is entered
           around each attempt of an ``async def``.
         - ``breaker`` (None): ``Breaker(on=(ConnectionError,))`` begins no handler while what handlers depend on is down; failures
-          meanwhile do not count as attempts.
-        - ``too_many_failures`` (None): ``(50, 100)`` raises ``TooManyFailuresError`` once 50 of the last 100 records were skipped
-          or went to ``on_failure``.
+          of that outage do not count as attempts.
+        - ``too_many_failures`` (None): ``(50, 100)`` raises ``TooManyFailuresError`` once 50 of the last 100 records went to
+          ``on_failure``, to skip them or to write them to a retry topic included; those of a handler's own ``Skip`` do not count.
         - ``tracing`` (None): ``kafka_async.adapters.tracing.Tracing()`` makes a span of OpenTelemetry for each attempt, linked to
           the one that wrote the record.
 

@@ -103,7 +103,9 @@ def assemble(
     rebalancing = Rebalancing(unread, inbox, outbox, Listening(runtime), LastCommit(auto_commit, runtime), observer, runtime)
     assigned = AssignedPartitions(unread, rebalancing)
     gate = Gate(lifecycle, handler, inbox, rebalancing, subscribed, unread)
-    reader = Reader(config, unread, runtime, gate, auto_commit, Preparation.of(config), metrics.idle, handout)
+    reader = Reader(
+        config, unread, runtime, gate, auto_commit, Preparation.of(config, awaits=not runtime.blocks), metrics.idle, handout
+    )
     calls = BackgroundCalls(config, runtime, lifecycle, inbox, outbox)
     parting = Parting(config, lifecycle, runtime, calls, auto_commit, rebalancing, subscribed, observer)
     factory = transport_factory or TcpConnector.from_config(config)  # reads the TLS files: a bad one is refused here

@@ -121,7 +121,9 @@ class CommonOptions(TypedDict, Generic[K, V], total=False):
     handed out, inside the call that reads. It is not called for a null value (a tombstone) or a missing key, which stay ``None``.
 
     If it raises, a read call raises ``DeserializationError``, once, which holds the record with its bytes; reading goes on after
-    that record.
+    that record. An error that says that the same call may succeed later is raised as it is, and nothing is passed over: the next
+    read tries again, and ``process`` does so for as long as it takes. It says so by an attribute ``retriable`` that is ``True``,
+    or by a class ``RetriableError`` or ``RetriableException`` among its bases.
 
     Type checkers take the type of the values from the function; for tombstones see "Types" in ``config/README.md``.
 

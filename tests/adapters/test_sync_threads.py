@@ -1,15 +1,18 @@
 """The blocking consumers and other threads: what may be asked while one of them has the consumer, and once processing is over."""
 
+import functools
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
+import anyio
 import pytest
 
-from kafka_async import ConsumerState, TopicPartition
+from kafka_async import ConsumerInterceptor, ConsumerRebalanceListener, ConsumerState, TopicPartition
 from kafka_async.adapters.sync import Processing
+from kafka_async.application.callbacks import Batch
 from kafka_async.errors import IllegalStateError, ProcessingError
 from kafka_async.sync import KafkaConsumer, ShareConsumer
 from kafka_async.testing import HANG, Api, Cluster, ThreadedCluster
@@ -191,3 +194,85 @@ def test_a_processing_that_was_not_begun_says_so(brokers: str) -> None:
     for early in (run.stop, run.statistics):
         with pytest.raises(IllegalStateError, match="enter the block first"):
             early()
+
+
+class Awaiting:
+    """Call-backs that need an event loop."""
+
+    async def __call__(self, data: bytes) -> bytes:
+        return data
+
+    async def deserialize(self, data: bytes) -> bytes:
+        return data
+
+
+class AwaitingInterceptor(ConsumerInterceptor):
+    async def on_consume(self, records: Batch) -> Batch:
+        return records
+
+
+class AwaitingListener(ConsumerRebalanceListener):
+    async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None: ...
+
+
+class Plain:
+    """Its method ``deserialize`` is what is called."""
+
+    async def __call__(self, data: bytes) -> bytes:
+        raise AssertionError
+
+    def deserialize(self, data: bytes) -> bytes:
+        return data
+
+
+@both
+@pytest.mark.parametrize("option", ["key_deserializer", "value_deserializer"])
+@pytest.mark.parametrize("given", [Awaiting(), Awaiting().__call__, functools.partial(Awaiting().deserialize)])
+def test_a_deserializer_that_needs_an_event_loop_is_refused_and_does_not_pass_over_records(
+    made: Any, option: str, given: Any
+) -> None:
+    with pytest.raises(TypeError, match=rf"{option}=.*has no event loop"):
+        made("t", group_id="g", **{option: given})
+
+
+@both
+def test_what_is_looked_at_of_a_deserializer_is_what_is_called(made: Any, brokers: str) -> None:
+    options = {"auto_offset_reset": "earliest"} if made is KafkaConsumer else {}
+    with made("t", bootstrap_servers=brokers, group_id="g", value_deserializer=Plain(), **options) as consumer:
+        assert consumer.getone().value == b"0"
+
+
+@both
+def test_a_deserializer_that_turns_out_to_need_an_event_loop_is_told_and_passes_over_nothing(made: Any, brokers: str) -> None:
+    needs, options = [False], {"auto_offset_reset": "earliest"} if made is KafkaConsumer else {}
+
+    async def later(data: bytes) -> bytes:
+        await anyio.sleep(1)
+        return data
+
+    def deserialize(data: bytes) -> Any:
+        return later(data) if needs[0] else data
+
+    with made("t", bootstrap_servers=brokers, group_id="g", value_deserializer=deserialize, **options) as consumer:
+        needs[0] = True
+        for _ in range(2):
+            with pytest.raises(IllegalStateError, match="returned something to await"):
+                consumer.getone()
+        with pytest.raises(IllegalStateError, match="returned something to await"):
+            consumer.process(print)
+        needs[0] = False
+        assert consumer.getone().value == b"0"
+
+
+def test_an_interceptor_that_needs_an_event_loop_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"on_consume=.*has no event loop"):
+        KafkaConsumer("t", interceptors=[AwaitingInterceptor()])
+
+
+def test_a_listener_that_needs_an_event_loop_is_refused_and_the_subscription_stays() -> None:
+    consumer = KafkaConsumer("t", group_id="g")
+    with pytest.raises(TypeError, match=r"on_partitions_assigned=.*has no event loop"):
+        consumer.subscribe(["u"], listener=AwaitingListener())
+    assert consumer.subscription() == frozenset({"t"})
+    consumer.subscribe(["u"], listener=ConsumerRebalanceListener())
+    assert consumer.subscription() == frozenset({"u"})

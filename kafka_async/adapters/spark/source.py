@@ -108,7 +108,7 @@ class KafkaDataSource(DataSource):
         from ..values.names import KEY, VALUE
         from .options.secrets import REFERENCES
 
-        topics = self._options.topics
+        topics = self._options.named
         found = {part: decoder_for(options, topics=topics, part=part, references=REFERENCES) for part in (KEY, VALUE)}
         decoders = {part: decoder for part, decoder in found.items() if decoder is not None}
         return decoders, {part for part in decoders if keeps(options, part)}

@@ -54,6 +54,10 @@ class Runtime(Protocol):
     def has_system_clock(self) -> bool:
         """``clock`` is the system's monotonic clock."""
 
+    @property
+    def blocks(self) -> bool:
+        """The application's calls block their thread: it may have no event loop."""
+
     def snapshot(self) -> BackgroundSnapshot:
         """Return the background's half of the statistics, from where it may be touched."""
 
@@ -140,6 +144,10 @@ class TaskRuntime:
     @property
     def has_system_clock(self) -> bool:
         return _is_system_clock(self.task_context)
+
+    @property
+    def blocks(self) -> bool:
+        return False
 
     def snapshot(self) -> BackgroundSnapshot:
         return _snapshot_of(self._loop)
@@ -267,15 +275,18 @@ class ThreadRuntime:
     def has_system_clock(self) -> bool:
         return True
 
+    @property
+    def blocks(self) -> bool:
+        return isinstance(self.signal, ThreadSignal)
+
     def snapshot(self) -> BackgroundSnapshot:
         return _snapshot_of(self._loop)
 
     def launch(self, loop: Launchable) -> None:
         self._loop = loop
-        blocking = isinstance(self.signal, ThreadSignal)
-        self.task_context = ThreadContext() if blocking else task_context_here()
+        self.task_context = ThreadContext() if self.blocks else task_context_here()
         self._ended = threading.Event()
-        self._wake_application = self.signal.wake if blocking else threadsafe(self.signal.wake)
+        self._wake_application = self.signal.wake if self.blocks else threadsafe(self.signal.wake)
         # A daemon: a program that forgets to stop its consumer must still be able to exit.
         self._thread = threading.Thread(target=self._main, args=(loop,), name=_NAME, daemon=True)
         self._thread.start()
@@ -318,10 +329,10 @@ class ThreadRuntime:
             self._wake_application()
 
     def shield(self) -> AbstractContextManager[Any]:
-        return nullcontext() if isinstance(self.signal, ThreadSignal) else anyio.CancelScope(shield=True)
+        return nullcontext() if self.blocks else anyio.CancelScope(shield=True)
 
     def limit(self, seconds: float) -> AbstractContextManager[Any]:
-        return nullcontext() if isinstance(self.signal, ThreadSignal) else anyio.move_on_after(seconds)
+        return nullcontext() if self.blocks else anyio.move_on_after(seconds)
 
     def ask_now(self, direct: Callable[[], T], send: Callable[[Call[T]], None]) -> T:
         if threading.current_thread() is self._thread:  # a trace listener, a handler of the log or a token provider asks

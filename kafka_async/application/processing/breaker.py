@@ -101,9 +101,9 @@ class Breaker:
       closed, and of the exception.
 
     While it is open, failures with one of ``on`` do not count as attempts and never reach ``on_failure``, so that an outage fills
-    no topic of dead letters. While it is closed, such a failure counts only if it is the record's own fault: six other records must
-    have succeeded between failures of this record, of which at most three count between two of them. A record that failed is tried
-    again after others.
+    no topic of dead letters. In the other states, those of a probe included, such a failure counts only if it is the record's own
+    fault: six other records must have succeeded between failures of this record, of which at most three count between two of them.
+    A record that failed is tried again after others.
 
     Raises ``TypeError`` and ``ValueError`` for bad arguments.
     """

@@ -828,8 +828,8 @@ class Handling:
     def _gave_up(self, unit: Unit, fate: Fate, error: BaseException) -> None:
         records = [item.record for item in unit.items]
         self.queue.gave_up(unit, fate, self.run.clock())
-        if self.barrier is not None and fate is Fate.REFUSED:
-            self.barrier.refused(records, error)
+        if self.barrier is not None and fate is not Fate.RETURNED and not isinstance(error, Skip):
+            self.barrier.refused(records, error)  # also if another topic has them now: they have failed here
 
     def _comes_again(self, slot: Slot, unit: Unit, error: BaseException) -> None:
         """The error decides nothing about these records: they are handled again, here or elsewhere."""

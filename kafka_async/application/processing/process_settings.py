@@ -69,6 +69,16 @@ class Surrounds(Protocol):
         """What deals with failures is not called any more for the attempt whose context this is; nothing if it was."""
 
 
+@frozen
+class Retries:
+    """Which records are tried again where they are."""
+
+    policy: Retry
+    """For those whose route has no other one."""
+    redelivery: Redelivery | None = None
+    """Topics whose records are not: they come from the next of these topics, if any."""
+
+
 @frozen(kw_only=True)
 class ProcessSettings:
     """The checked arguments. Times are seconds."""
@@ -77,7 +87,7 @@ class ProcessSettings:
     lane_of: Callable[[Record], Hashable] | None
     batch: int | None
     linger: float
-    retry: Retry
+    retries: Retries
     on_failure: Reaction
     timeout: float | None
     """For one attempt."""
@@ -96,9 +106,12 @@ class ProcessSettings:
         return self.lane_of not in (key_of, partition_of, None)
 
     def retry_of(self, record: Record) -> Retry:
-        """Return the policy for a record."""
+        """Return the policy for a record. One from a retry topic would hold up all that are due behind it: it has one attempt."""
+        redelivery = self.retries.redelivery
+        if redelivery is not None and redelivery.serves(record.topic):
+            return ONCE
         route = None if self.router is None else self.router.route_of(record)
-        return self.retry if route is None or route.retry is None else route.retry
+        return self.retries.policy if route is None or route.retry is None else route.retry
 
     def may_come_again(self, record: Record, attempt: int, error: BaseException) -> bool:
         """Whether a record may be handled again after an attempt that failed: by its policy, or since a breaker may keep it."""
@@ -137,7 +150,7 @@ class ProcessSettings:
         if isinstance(self.on_failure, str) or not isinstance(self.on_failure, ForGroups):
             return self, None
         redelivery = self.on_failure.for_group(config.group_id, wall)
-        return evolve(self, on_failure=redelivery), redelivery
+        return evolve(self, on_failure=redelivery, retries=Retries(self.retries.policy, redelivery)), redelivery
 
     @property
     def room(self) -> Room:
@@ -190,7 +203,7 @@ def checked(
         lane_of=_lanes(order),
         batch=None if batch is None else count(batch, "batch"),
         linger=_seconds(linger_ms, "linger_ms"),
-        retry=retry,
+        retries=Retries(retry),
         on_failure=_reaction(on_failure, shared=False),
         timeout=None if timeout_ms is None else _seconds(timeout_ms, "timeout_ms", above=True),
         stalled_after=_seconds(stalled_after_ms, "stalled_after_ms", above=True),

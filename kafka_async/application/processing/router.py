@@ -5,7 +5,7 @@ dead letters stay those of ``process``: a lane holds the records of one key, wha
 """
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload
 
@@ -79,6 +79,17 @@ class Route:
         if self.topics is None or self.topics == other.topics:
             return True
         return isinstance(other.topics, frozenset) and all(map(self.takes_topic, other.topics))
+
+    def hidden_by(self, above: "Sequence[Route]") -> "list[Route]":
+        """Return which of the routes ``above`` leave no record to this one, alone or together; ``[]`` if some may come as far."""
+        alone = next((each for each in above if each.covers(self)), None)
+        if alone is not None:
+            return [alone]
+        if not isinstance(self.topics, frozenset):  # its topics have no end
+            return []
+        fitting = [each for each in above if each.header in (None, self.header)]
+        found = [next((each for each in fitting if each.takes_topic(topic)), None) for topic in sorted(self.topics)]
+        return [] if None in found else list(dict.fromkeys(each for each in found if each is not None))
 
     def argument(self, record: Record) -> Any:
         """Return what the handler is called with. Raises ``InvalidValue``."""
@@ -233,17 +244,25 @@ class Router:
         """
         if not any(route.handler for route in self.routes):
             raise ValueError("the router has no handler: declare one with @router.on(...) or @router.default")
-        for place, route in enumerate(self._routes):
-            for above in self._routes[:place]:
-                if above.covers(route):
-                    what = "is ambiguous with" if route.covers(above) else "never gets a record, since it stands below"
-                    raise ValueError(f"the route of {route.name} {what} that of {above.name}: both fit {_shown(route)}")
+        self._check_reached()
         plain = next((route.name for route in self.routes if route.handler is not None and not is_async(route.handler)), None)
         if plain is not None and self.is_async:
             text = "process runs plain functions on threads and async ones on the event loop; expected one kind in a router"
             raise TypeError(f"{plain} is a plain function, and other handlers of the router are async def: {text}")
         if decoded and (typed := next((route.name for route in self.routes if route.value is not None), None)) is not None:
             raise ValueError(f"the route of {typed} has value=, which decodes bytes: leave value_deserializer out")
+
+    def _check_reached(self) -> None:
+        routes = self.routes
+        for place, route in enumerate(routes):
+            hiding = route.hidden_by(routes[:place])
+            if len(hiding) == 1:
+                ambiguous = route is not self._last and route.covers(hiding[0])
+                what = "is ambiguous with" if ambiguous else "never gets a record, since it stands below"
+                raise ValueError(f"the route of {route.name} {what} that of {hiding[0].name}: both fit {_shown(route)}")
+            if hiding:
+                those = f"those of {', '.join(each.name for each in hiding)}: together they fit {_shown(route)}"
+                raise ValueError(f"the route of {route.name} never gets a record, since it stands below {those}")
 
     def handler(self) -> "Callable[[Record, ProcessingContext], Any]":
         """Return the function that handles every record: plain if the handlers are."""

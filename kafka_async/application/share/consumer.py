@@ -217,8 +217,9 @@ class ShareConsumer(Generic[K, V]):
           function of your own: ``record.release(delay_ms=...)``. ``"skip"`` rejects it, and so does ``async def (record, error,
           attempts)`` once it has returned, unless it has acknowledged the record otherwise. A record that cannot be deserialized is
           passed to it, with its bytes and without an attempt, at its ``bad_record_deliveries``-th delivery; before that it is
-          released. If the brokers write dead letters of the group (KIP-1191), they write one for each record that is rejected or
-          released too often: ``adapters/cli/README.md`` says when to use which.
+          released. If its deserializer raised an error with ``retriable = True``, that is called again until it succeeds. If the
+          brokers write dead letters of the group (KIP-1191), they write one for each record that is rejected or released too often:
+          ``adapters/cli/README.md`` says when to use which.
         - ``timeout_ms`` (None): for one attempt; one that takes longer is cancelled once, and has failed when it ends. If it goes
           on for as long again (at least a second), it is cancelled again. A thread cannot be ended, only left behind: its result
           does not count, and if twice as many threads as ``concurrency`` are at work, no handler starts until one ends.

@@ -70,7 +70,7 @@ def assemble_share(
     calls = BackgroundCalls[ShareEvent](config, runtime, lifecycle, inbox, Outbox(handler))
     # The clock is that of the event loop, which is found at the start; threads have none.
     clock = lambda: runtime.clock()  # noqa: E731 - see above
-    deserializers = Deserializers.of(config.key_deserializer, config.value_deserializer)
+    deserializers = Deserializers.of(config.key_deserializer, config.value_deserializer, awaits=not runtime.blocks)
     custody = Custody(exchange, clock, max(1, config.max_poll_records // 2), Held(runtime), deserializers is not None)
     runtime.signal.on_wake = custody.attend
     metrics = ShareMetrics()

@@ -1,5 +1,8 @@
 """The data source as Spark makes it."""
 
+import json
+from typing import Any
+
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
@@ -8,6 +11,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, Long
 
 from kafka_async.adapters.spark.source import KafkaDataSource
 from kafka_async.errors import KafkaConfigurationError
+from tests.adapters.values.registry_server import registry_server
 
 VALUE = StructType([StructField("value", BinaryType())])
 
@@ -100,3 +104,37 @@ def test_a_read_of_nothing_is_refused(given: dict[str, str]) -> None:
     for read in (source.schema, lambda: source.reader(VALUE), lambda: source.streamReader(VALUE)):
         with pytest.raises(KafkaConfigurationError, match="expected exactly one of subscribe, subscribePattern and assign"):
             read()
+
+
+RECORD: Any = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "text"), [("subscribe", "orders"), ("assign", '{"orders":[0]}'), ("assign", '{"orders":[1,0],"refunds":[0]}')]
+)
+def test_the_topics_that_are_named_name_the_subjects_of_a_registry(chosen: str, text: str) -> None:
+    pytest.importorskip("fastavro")
+    with registry_server() as server:
+        for subject in ("orders-value", "refunds-value"):
+            server.put(f"/subjects/{subject}/versions/latest", RECORD, id=1, version=1)
+        given = {
+            "kafka.bootstrap.servers": "127.0.0.1:1",
+            chosen: text,
+            "value.format": "avro",
+            "value.schema.registry.url": server.url,
+        }
+        assert "id" in KafkaDataSource(given).schema().names
+        asked = {path for path in server.asked if path.endswith("latest")}
+    assert asked == {f"/subjects/{topic}-value/versions/latest" for topic in (json.loads(text) if chosen == "assign" else [text])}
+
+
+def test_a_pattern_names_no_subject() -> None:
+    pytest.importorskip("fastavro")
+    given = {
+        "kafka.bootstrap.servers": "127.0.0.1:1",
+        "subscribePattern": "orders",
+        "value.format": "avro",
+        "value.schema.registry.url": "http://127.0.0.1:1",
+    }
+    with pytest.raises(KafkaConfigurationError, match="subject is missing: more than one topic may be read"):
+        KafkaDataSource(given).schema()

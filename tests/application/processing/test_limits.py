@@ -360,6 +360,18 @@ async def test_a_service_stops_if_dead_letters_are_not_the_exception() -> None:
     assert some.committed() == 410, "what was written as a dead letter is done"
 
 
+@virtual
+async def test_a_record_that_the_handler_skips_is_no_failure() -> None:
+    some = world()
+
+    async def handle(record: Record) -> None:
+        raise Skip
+
+    some.produce(100)
+    async with processed(some, handle, too_many_failures=(1, 1)) as run:
+        await until(lambda: run.statistics().skipped == 100)
+
+
 @pytest.mark.parametrize("order", ["key", "partition", "none"])
 @virtual
 async def test_of_a_batch_each_record_counts_by_itself(order: Any) -> None:

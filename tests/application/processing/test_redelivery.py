@@ -9,13 +9,24 @@ import anyio
 import pytest
 from attrs import Factory, define
 
-from kafka_async import ConsumerRecord, KafkaConsumer, ProcessingContext, Reject, Retry, ShareConsumer, TopicPartition
+from kafka_async import (
+    ConsumerRecord,
+    KafkaConsumer,
+    ProcessingContext,
+    Reject,
+    Retry,
+    RetryLater,
+    Router,
+    ShareConsumer,
+    TopicPartition,
+)
 from kafka_async.adapters.retry_topics import RetryTopics
 from kafka_async.application.processing.processing import Processing
 from kafka_async.errors import (
     KafkaConfigurationError,
     MessageSizeTooLargeError,
     ProcessingError,
+    TooManyFailuresError,
     UnknownTopicOrPartitionError,
 )
 from kafka_async.testing import Cluster
@@ -144,6 +155,26 @@ async def test_after_the_last_delay_a_record_is_given_up_as_it_was_first_and_a_r
     assert (bad.key, bad.value, bad.headers) == (b"k", b"bad", (("a", b"1"),))
 
 
+@pytest.mark.parametrize("routed", [False, True])
+@virtual
+async def test_in_a_retry_topic_a_record_has_one_attempt_even_if_retry_would_allow_it_more(routed: bool) -> None:
+    some = service()
+    some.failing = lambda record, attempt: {1: ValueError(), 2: ConnectionError(), 3: RetryLater(5)}.get(attempt)
+    some.cluster.produce("orders", key=b"k", value=b"bad", partition=0)
+    retry, router = Retry(attempts=5, delay=1, on=ConnectionError), Router()
+
+    @router.on(topic="orders", retry=retry)
+    async def handle(record: Record, context: ProcessingContext) -> None:
+        await some.handle(record, context)
+
+    async with some.running(router if routed else None, **({} if routed else {"retry": retry})) as run:
+        await until(lambda: run.statistics().handled == 1, 200)
+        assert run.statistics().redelivered == 2
+    topics = [topic for topic, _, _ in some.attempts[b"bad"]]
+    assert topics == ["orders", f"orders.{GROUP}.retry.10", *[f"orders.{GROUP}.retry.100"] * 2]
+    assert [attempt for _, attempt, _ in some.attempts[b"bad"]] == [1, 2, 3, 4]
+
+
 @virtual
 async def test_topics_that_are_missing_are_named_at_the_start() -> None:
     some = service("orders", f"orders.{GROUP}.retry.10")
@@ -245,11 +276,44 @@ async def test_only_those_records_of_a_batch_failed_for_good_that_no_retry_topic
     for number in range(6):
         some.cluster.produce("orders", key=b"k", value=b"large" if number == 2 else b"%d" % number, partition=0)
     some.producer.too_large = b"large"
-    async with some.running(handle, batch=6, linger_ms=100, too_many_failures=(2, 6)) as run:
+    async with some.running(handle, batch=6, linger_ms=100) as run:
         await until(lambda: run.statistics().handled == 5)
         assert (run.statistics().redelivered, run.statistics().dead_letters) == (5, 1)
     assert [(record.value, attempts) for record, attempts in some.given_up] == [(b"large", 1)]
     assert some.committed("orders") == 6
+
+
+@pytest.mark.parametrize("batch", [None, 10])
+@virtual
+async def test_a_release_that_fails_at_everything_stops_before_the_whole_topic_is_in_the_retry_topic(batch: int | None) -> None:
+    some = service()
+
+    async def handle(records: Any) -> None:
+        raise ValueError("always")
+
+    for number in range(200):
+        some.cluster.produce("orders", value=b"%d" % number, partition=0)
+    with pytest.raises(TooManyFailuresError, match=r"\d+ of the last 20 records failed for good") as raised:
+        async with some.running(handle, batch=batch, concurrency=1, too_many_failures=(10, 20)) as run:
+            await run.wait()
+    assert isinstance(raised.value.__cause__, ValueError)
+    assert run.statistics().redelivered == some.committed("orders") == 10
+
+
+@virtual
+async def test_records_that_a_retry_topic_took_are_no_successes_for_the_share_of_failures() -> None:
+    some = service()
+
+    async def handle(record: Record) -> None:
+        if record.offset % 2:
+            raise ValueError
+
+    for number in range(200):
+        some.cluster.produce("orders", value=b"%d" % number, partition=0)
+    with pytest.raises(TooManyFailuresError, match="10 of the last 20 records failed for good"):
+        async with some.running(handle, concurrency=1, order="partition", too_many_failures=(10, 20)) as run:
+            await run.wait()
+    assert some.committed("orders") == 20
 
 
 @virtual

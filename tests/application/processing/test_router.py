@@ -111,15 +111,14 @@ def test_routes_are_read_from_top_to_bottom(routes: Any, topic: str, headers: li
 
 
 @given(st.lists(st.tuples(st.none() | st.frozensets(TOPICS, min_size=1), HEADERS), min_size=1, max_size=5))
-def test_a_route_is_refused_if_and_only_if_one_above_takes_all_its_records(routes: Any) -> None:
+def test_a_route_is_refused_if_and_only_if_those_above_take_all_its_records(routes: Any) -> None:
     router = Router()
     for number, (topics, header) in enumerate(routes):
         router.on(topic=topics, header=header)(nothing(str(number)))
-    covered = any(
-        (above[0] is None or (below[0] is not None and below[0] <= above[0])) and above[1] in (None, below[1])
-        for place, below in enumerate(routes)
-        for above in routes[:place]
-    )
+    covered = False
+    for place, (topics, header) in enumerate(routes):
+        taken = [above[0] for above in routes[:place] if above[1] in (None, header)]
+        covered |= None in taken or (topics is not None and topics <= frozenset().union(*taken))
     if covered:
         with pytest.raises(ValueError, match="the route of"):
             router.check(decoded=False)
@@ -144,6 +143,18 @@ def hidden(router: Router) -> None:
     router.on(topic=["ab", "ac"], header=("h", "1"))(nothing("narrow"))
 
 
+def hidden_together(router: Router) -> None:
+    router.on(topic="a")(nothing("one"))
+    router.on(topic=re.compile("b+"), header=("h", "1"))(nothing("two"))
+    router.on(topic=["a", "b"], header=("h", "1"))(nothing("both"))
+
+
+def hidden_default(router: Router) -> None:
+    router.default(nothing("rest"))
+    router.on(topic="a")(nothing("one"))
+    router.on()(nothing("every"))
+
+
 def two_kinds(router: Router) -> None:
     router.on(topic="a")(nothing("one"))
     router.on(topic="b")(plain)
@@ -160,6 +171,12 @@ def two_kinds(router: Router) -> None:
             ValueError,
             r"the route of narrow never gets a record, .* wide: both fit topic ab, ac with the header",
         ),
+        (
+            hidden_together,
+            ValueError,
+            "both never gets a record, .* those of one, two: together they fit topic a, b with",
+        ),
+        (hidden_default, ValueError, "the route of rest never gets a record, .* that of every: both fit any topic"),
         (two_kinds, TypeError, "plain is a plain function, and other handlers of the router are async def"),
     ],
 )

@@ -208,6 +208,11 @@ class SourceOptions:
             cores=os.cpu_count() or 1,
         )
 
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The topics of ``subscribe`` and of ``assign``; none for a pattern."""
+        return self.topics or tuple(sorted({partition.topic for partition in self.partitions}))
+
     def _may_read(self, partition: TopicPartition) -> bool:
         return self.selects(partition.topic) or partition.topic in self.topics or partition in self.partitions
 

@@ -82,7 +82,7 @@ class Lookup:
 
     def _look(self, consumer: "KafkaConsumer", *, strict: bool) -> tuple[frozenset[TopicPartition], Mapping[str, Any]]:
         """Return the partitions, and the ids of their topics."""
-        named = self.options.topics or {partition.topic for partition in self.options.partitions}
+        named = self.options.named
         topics: Mapping[str, TopicDescription] = consumer.describe_topics(*named).topics
         if self.options.pattern is not None:
             topics = {name: topic for name, topic in topics.items() if self.options.selects(name) and not topic.internal}
