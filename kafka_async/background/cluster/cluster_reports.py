@@ -20,7 +20,7 @@ from .cluster_view import ClusterView
 
 
 @define(eq=False)
-class _Outage:
+class _PartitionTrouble:
     """Partitions with the same trouble, from the first answer that says so until one says that it is over."""
 
     name: str
@@ -62,15 +62,15 @@ class ClusterReports:
     _version: int = field(default=-1, init=False)
     _published: ClusterDescription | None = field(default=None, init=False)
     _unreachable_since: float | None = field(default=None, init=False)
-    _missing: _Outage = field(init=False)
+    _missing: _PartitionTrouble = field(init=False)
     _told: dict[TopicPartition, float] = field(factory=dict, init=False)
     """When the application was told last that a partition does not exist; at first, when that was seen first."""
-    _leaderless: _Outage = field(init=False)
+    _leaderless: _PartitionTrouble = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._missing = _Outage("assigned partitions", "assigned partitions do not exist; asking again")
+        self._missing = _PartitionTrouble("assigned partitions", "assigned partitions do not exist; asking again")
         text = "assigned partitions have no leader, so nothing of them can be read; asking again"
-        self._leaderless = _Outage("partitions without a leader", text)
+        self._leaderless = _PartitionTrouble("partitions without a leader", text)
 
     def publish(self, now: float) -> None:
         """Publish what changed since the last turn."""
@@ -119,12 +119,12 @@ class ClusterReports:
         self._trace(self._leaderless, found.keys() & self._leaderless.lasting(now).keys(), now)
 
     def _update(
-        self, outage: _Outage, found: Mapping[TopicPartition, KafkaError], unknown: Collection[TopicPartition], now: float
+        self, outage: _PartitionTrouble, found: Mapping[TopicPartition, KafkaError], unknown: Collection[TopicPartition], now: float
     ) -> None:
         if back := outage.update(found, unknown, self.subscription.partitions, now):
             self.trace(Recovered(now=now, outage=outage.name, subject="fetch", partitions=back))
 
-    def _trace(self, outage: _Outage, partitions: Collection[TopicPartition], now: float) -> None:
+    def _trace(self, outage: _PartitionTrouble, partitions: Collection[TopicPartition], now: float) -> None:
         if partitions:
             error, which = outage.errors[min(partitions)], frozenset(partitions)
             self.trace(Fault(now=now, text=outage.text, error=error, subject="fetch", outage=outage.name, partitions=which))
