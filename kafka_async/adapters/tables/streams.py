@@ -92,7 +92,7 @@ class Stretch:
     """Records that were read."""
 
     batch: Any
-    """A ``pyarrow.RecordBatch``; ``None`` at the end of a piece."""
+    """A ``pyarrow.RecordBatch``; ``None`` at the end of a piece, and where a process has none left after leaving records out."""
     passed: int
     """Offsets that they, and gaps before them, take."""
 
