@@ -408,6 +408,20 @@ def test_the_plan_says_what_will_be_read() -> None:
         assert "  a-2: 0 to 0, empty" in str(plan)
 
 
+def test_the_plan_of_records_that_are_gone_by_now_is_that_of_the_others_or_says_so() -> None:
+    with filled(1000, partitions=2) as found:
+        table, skipping, whole = found.scan("a"), found.scan("a", on_loss="skip"), found.scan("a").plan()
+        assert table.ranges == skipping.ranges == whole.ranges
+        found.do(lambda cluster: cluster.delete_before(A0, 900))
+        plan = skipping.plan()
+        assert plan.offsets == 2000
+        assert whole.bytes * 0.5 < plan.bytes < whole.bytes * 0.7
+        with pytest.raises(DataLossError, match="on_loss='skip' goes on without these records"):
+            table.plan()
+        found.do(lambda cluster: cluster.delete_before(A0, 1000))
+        assert whole.bytes * 0.4 < skipping.plan().bytes < whole.bytes * 0.6
+
+
 def test_the_plan_looks_behind_gaps() -> None:
     with scanned() as found:
         found.do(lambda cluster: cluster.topic("a", cleanup_policy="compact"))
