@@ -78,7 +78,7 @@ def scan(
     ranges: Mapping[TopicPartition, tuple[int, int]] | None = None,
     values: Literal["json", "avro", "protobuf", "text"] | None = None,
     schema: Any = None,
-    registry: "str | Mapping[str, str] | None" = None,
+    registry: "str | Mapping[str, str | int] | None" = None,
     message: str | None = None,
     timezone: str = "UTC",
     columns: Sequence[str] | None = None,

@@ -161,6 +161,7 @@ def test_avro_with_a_registry() -> None:
     schema = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}, {"name": "item", "type": "string"}]}
     with registry_server() as registry, scanned() as found:
         registry.put("/subjects/a-value/versions/latest", schema, id=7, version=3)
+        registry.put("/subjects/a-value/versions/3", schema, id=7, version=3)
         registry.put("/schemas/ids/7", schema)
         body = io.BytesIO()
         fastavro.schemaless_writer(body, fastavro.parse_schema(schema), {"id": 7, "item": "tea"})
@@ -171,6 +172,10 @@ def test_avro_with_a_registry() -> None:
         assert orders.schema_version == 3
         table = orders.to_arrow()
         assert table.to_pylist() == [{"id": 7, "item": "tea", "_corrupt": None}, {"id": None, "item": None, "_corrupt": b"bad"}]
+        again = {"url": registry.url, "version": orders.schema_version}
+        assert found.scan("a", values="avro", registry=again, columns=["id", "item", "_corrupt"]).to_arrow() == table
+        with pytest.raises(KafkaConfigurationError, match="registry: the option 'version' is a text; got NoneType"):
+            found.scan("a", values="avro", registry={"url": registry.url, "version": None}).to_arrow()
 
 
 @pytest.mark.parametrize(
