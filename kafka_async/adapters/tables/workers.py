@@ -61,7 +61,7 @@ class Worker:
                 self.link.send(END)
                 return
             with unnamed_file() as file:
-                pickle.dump(task, file)
+                file.write(pickle.dumps(task))
                 socket.send_fds(self.link, [TASK], [file.fileno()])
 
     def taken(self) -> None:

@@ -20,7 +20,7 @@ A0 = TopicPartition("a", 0)
 @pytest.mark.parametrize(("refused", "read"), [([*range(100, 100 * (LOOKS + 3), 100)], 1000), ([100, *[500] * (LOOKS + 1)], 500)])
 def test_what_brokers_refused_is_forgotten_once_they_send_it(refused: list[int], read: int) -> None:
     """``refused``: an offset after the other, until the reading waits for another look; it ends at the last one if nothing came."""
-    cluster, slept = Cluster(), list[float]()
+    cluster, slept, lost = Cluster(), list[float](), list[str]()
     cluster.topic("a")
     cluster.produce_many("a", [b"%d" % number for number in range(1000)], partition=0)
     honest: Any = cluster.simulated.handlers[Api.FETCH]
@@ -34,7 +34,7 @@ def test_what_brokers_refused_is_forgotten_once_they_send_it(refused: list[int],
         return honest(broker, request, version, code)
 
     cluster.simulated.handlers[Api.FETCH] = refuses
-    policy = LossPolicy(fails=True, remedy="it is refused", report=slept.clear, timeout_ms=5000, sleep=slept.append)
+    policy = LossPolicy(fails=True, remedy="it is refused", report=lost.append, timeout_ms=5000, sleep=slept.append)
     seen: list[int] = []
     with (
         ThreadedCluster(cluster) as served,
@@ -48,4 +48,5 @@ def test_what_brokers_refused_is_forgotten_once_they_send_it(refused: list[int],
                 assert columns.offsets is not None
                 seen.extend(memoryview(columns.offsets).cast("q"))
     assert seen == [*range(read)]
+    assert lost == []
     assert slept == [SECOND_LOOK] * (len(refused) if read == 1000 else len(refused) - 1)

@@ -136,7 +136,7 @@ def sampled(found: Scanned, **limits: int) -> Any:
     pieces = [OffsetRange(partition, start, end) for partition, (start, end) in table.ranges.items()]
     options = {"bootstrap_servers": found.served.bootstrap, "auto_offset_reset": "none", "enable_auto_commit": False}
     lost: list[str] = []
-    values = first_values(options, pieces, Opened(), lost.append, fails=True, **limits)  # type: ignore[arg-type]
+    values = first_values(options, pieces, Opened(), lost.append, fails=True, **limits)
     assert lost == []
     return values
 
