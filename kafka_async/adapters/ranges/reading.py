@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Final
 
@@ -56,8 +57,8 @@ class RangesReading:
         now on it finds out by itself if the id of a topic changes."""
         self._begins = {each.partition: each.start for each in planned if each.earliest}
         """Where ranges begin by now that were to begin where their logs do."""
-        self._doubts = 0
-        """How often a broker refused offsets that are there."""
+        self._doubts = Counter[TopicPartition]()
+        """How often a broker has refused offsets that are there, since the last records of the partition."""
         self._assign({each.partition: (each.start, each.end) for each in planned})
 
     def _assign(self, ranges: Ranges) -> None:
@@ -73,6 +74,7 @@ class RangesReading:
                 try:
                     columns = self._consumer.next_columns(wanted, batch_bytes=batch_bytes, timeout_ms=patience)
                     if columns is None or self._is_confirmed():
+                        self._trust(columns)
                         return columns
                 except (OffsetOutOfRangeError, LogTruncationError) as error:
                     self._go_on_behind_loss(error)
@@ -80,6 +82,11 @@ class RangesReading:
                 self._check_topics()
                 if time.monotonic() >= deadline:
                     raise
+
+    def _trust(self, columns: "Columns | None") -> None:
+        """Forget that brokers refused what they sent now: the next time may be hours from here."""
+        for topic, number, _ in columns.runs if columns is not None and self._doubts else ():
+            del self._doubts[TopicPartition(topic, number)]
 
     def _is_confirmed(self) -> bool:
         """Return whether the records that came are of the topics that were planned; if not, all is read again without the others.
@@ -112,8 +119,9 @@ class RangesReading:
             return
         there = self._there(left)
         is_refused = there == left and isinstance(error, OffsetOutOfRangeError)
-        if is_refused and self._doubts < LOOKS:
-            self._doubts += 1  # all of it is there: the broker that refused it is behind the others
+        refused = error.offsets if isinstance(error, OffsetOutOfRangeError) and error.offsets else left
+        if is_refused and max((self._doubts[partition] for partition in refused), default=0) < LOOKS:
+            self._doubts.update(refused.keys())  # all of it is there: the broker that refused it is behind the others
             self._policy.sleep(SECOND_LOOK)
         elif self._policy.fails and (isinstance(error, LogTruncationError) or not self._only_begin_later(left, there)):
             text = f"{error}; {self._policy.remedy}"

@@ -6,6 +6,7 @@ pinning.py      which offsets that is
 forms.py        what values are
 layout.py       which columns, and how they are made
 streams.py      one reading
+sampling.py     its first values, in which fields are found
 workers.py      a reading that processes share; worker.py: one of them
 progress.py     how far it is
 estimate.py     how much it will be
@@ -27,5 +28,5 @@ else:
     __getattr__ = on_first_use(
         __name__,
         {".estimate": "ScanPlan", ".pinning": "PinnedRanges", ".progress": "ScanProgress", ".scan": "Scan scan"},
-        modules="estimate frames layout moments pinning progress streams",
+        modules="estimate frames layout moments pinning progress sampling streams",
     )

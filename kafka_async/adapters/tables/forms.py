@@ -24,7 +24,7 @@ class ValueForm:
     on_bad: str
     values: str | None = None
     schema: Any = None
-    registry: str | Mapping[str, str] | None = field(default=None, repr=False)
+    registry: str | Mapping[str, str | int] | None = field(default=None, repr=False)
     message: str | None = None
     timezone: str = "UTC"
 

@@ -147,20 +147,35 @@ class Pinning:
     def _found(self, consumer: "KafkaConsumer") -> tuple[dict[str, UUID], list[TopicPartition]]:
         """Return the ids of the topics, and the partitions.
 
-        What was pinned before was there: an answer that says otherwise may be that of a broker that lags behind.
+        What was pinned before was there: an answer that says otherwise may be that of a broker that lags behind. Without ``fails``
+        what is still missing then is left out.
         """
         looks = 1 if self.asked.ranges is None else LOOKS
         while True:
             looks -= 1
             try:
                 topics = self._topics(consumer)
-                ids = {name: topic.topic_id for name, topic in topics.items() if topic.topic_id is not None}
+                ids = _ids_of(topics)
                 self._check_ids(ids)  # before partitions: a topic that was made anew may have fewer, which would say less
                 return ids, self._partitions(topics)
             except (UnknownTopicOrPartitionError, DataLossError):
-                if not looks:
+                if not looks and (self.asked.fails or self.asked.ranges is None):
                     raise
+            if not looks and self.asked.ranges is not None:
+                return self._left(consumer, self.asked.ranges)
             self.sleep(SECOND_LOOK)
+
+    def _left(self, consumer: "KafkaConsumer", ranges: PinnedRanges) -> tuple[dict[str, UUID], list[TopicPartition]]:
+        """Return what ``_found`` does, of what is left of ranges, and report the rest."""
+        topics = consumer.describe_topics(*self.asked.topics).topics
+        ids = _ids_of(topics)
+        others = {name for name, topic_id in ids.items() if ranges.topic_ids.get(name, topic_id) != topic_id}
+        gone = {partition for partition in ranges if partition.topic in others}
+        missing = ranges.keys() - _partitions_of(topics) - gone
+        for partitions, what in ((gone, "deleted and created again"), (missing, "deleted")):
+            if lost := [partition for partition in partitions if ranges[partition][0] < ranges[partition][1]]:
+                self._report(f"{names_of(lost)}: {what} since these offsets were pinned; the records are left out")
+        return ids, sorted(ranges.keys() - gone - missing)
 
     def _topics(self, consumer: "KafkaConsumer") -> "Mapping[str, TopicDescription]":
         topics = consumer.describe_topics(*self.asked.topics).topics
@@ -175,7 +190,7 @@ class Pinning:
                 raise DataLossError(f"topic {topic!r} was deleted and created again since its offsets were pinned")
 
     def _partitions(self, topics: "Mapping[str, TopicDescription]") -> list[TopicPartition]:
-        there = {TopicPartition(name, part.partition) for name, topic in topics.items() for part in topic.partitions}
+        there = _partitions_of(topics)
         named = {*self.asked.partitions, *self.asked.since.offsets, *self.asked.until.offsets, *(self.asked.ranges or ())}
         if missing := named - there:
             raise UnknownTopicOrPartitionError(f"partitions that do not exist: {names_of(missing)}")
@@ -201,7 +216,7 @@ class Pinning:
     def _ranges(self, consumer: "KafkaConsumer", ids: Mapping[str, UUID], begins: Offsets, ends: Offsets) -> PinnedRanges:
         asked = self.asked
         if asked.ranges is not None:
-            found = dict(asked.ranges)
+            found = {partition: range_ for partition, range_ in asked.ranges.items() if partition in begins}
             return PinnedRanges(
                 self._within(found, begins, self._ends(consumer, {tp: end for tp, (_, end) in found.items()})),
                 topic_ids=asked.ranges.topic_ids or ids,
@@ -288,6 +303,14 @@ class Pinning:
         kept = {tp: (start, max(start, min(end, stable[tp]))) for tp, (start, end) in ranges.items()}
         pinned = PinnedRanges(kept, topic_ids=ranges.topic_ids, oldest=ranges.oldest, newest=ranges.newest)
         return Pinned(ranges=pinned, held_back=held, losses=tuple(self._losses))
+
+
+def _ids_of(topics: "Mapping[str, TopicDescription]") -> dict[str, UUID]:
+    return {name: topic.topic_id for name, topic in topics.items() if topic.topic_id is not None}
+
+
+def _partitions_of(topics: "Mapping[str, TopicDescription]") -> set[TopicPartition]:
+    return {TopicPartition(name, part.partition) for name, topic in topics.items() for part in topic.partitions}
 
 
 def topics_of(ranges: Iterable[TopicPartition], topics: Collection[str]) -> tuple[str, ...]:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, Unpack
 import anyio
 import pyarrow as pa
 
-from ...application.reading.arrow import array_of
 from ...config import ConsumerConfig
 from ...config.consumer_config import NAMES
 from ...config.spelling import did_you_mean, nearest
@@ -31,6 +30,7 @@ from .layout import TableLayout, check_columns, layout_of
 from .moments import Moment, check_order, moment, partition_of, span
 from .pinning import Asked, Pinned, PinnedRanges, Pinning, topics_of
 from .progress import Counter, ScanProgress, for_people
+from .sampling import first_values
 from .streams import STOP_MS, Job, Opened, Stretch, read
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def scan(
     ranges: Mapping[TopicPartition, tuple[int, int]] | None = None,
     values: Literal["json", "avro", "protobuf", "text"] | None = None,
     schema: Any = None,
-    registry: "str | Mapping[str, str] | None" = None,
+    registry: "str | Mapping[str, str | int] | None" = None,
     message: str | None = None,
     timezone: str = "UTC",
     columns: Sequence[str] | None = None,
@@ -108,8 +108,8 @@ def scan(
     - ``values``: turn values into columns. The table then has the fields of the values, and ``_kafka_partition``,
       ``_kafka_offset`` and ``_kafka_timestamp`` (with several topics also ``_kafka_topic``). ``"text"`` is one field ``value``.
     - ``schema``: for JSON the fields, as a ``pyarrow.Schema`` (or polars' schema), in Spark's DDL (``"id BIGINT, at TIMESTAMP"``),
-      or ``"infer"``: they are found in the first ten thousand values. For Avro and Protobuf see ``registry``, ``message`` and
-      ``kafka_async.adapters.values.typed.decoder``. ``timezone``: of times in JSON that name none.
+      or ``"infer"``: they are found in the first ten thousand values, or 64 MiB of them. For Avro and Protobuf see ``registry``,
+      ``message`` and ``kafka_async.adapters.values.typed.decoder``. ``timezone``: of times in JSON that name none.
     - ``registry``: the URL of a schema registry for Avro and Protobuf, or a mapping of its options.
     - ``on_bad``: what becomes of values that cannot be decoded. ``"column"``: their fields are null, their bytes are in
       ``_corrupt``, and why in ``_corrupt_reason``. ``"null"``: just that. ``"skip"``: such records are left out. ``"raise"``:
@@ -434,16 +434,9 @@ class Scan:
             return self._layout
 
     def _sample(self, opened: Opened, count: int) -> Any:
-        """Return the values of the first records of each partition, as a binary array: ``count``, or as many as there are."""
-        pieces = self._pin(opened).pieces()
-        each = -(-count // max(1, len(pieces)))
-        pieces = [evolve(piece, end=min(piece.end, piece.start + each)) for piece in pieces]
-        request = self._request
-        layout = layout_of(request.asked.topics, None, ("value",))
-        job = Job(options=request.options, layout=layout, fails=request.asked.fails)
-        stretches = read(job, _tasks(pieces, ordered=False), opened, self._lost)
-        found = [stretch.batch.column("value") for stretch in stretches if stretch.batch is not None]
-        return pa.concat_arrays(found) if found else array_of(pa.binary(), [])
+        """Return the first values, as a binary array: ``count``, or as many as there are."""
+        options, fails = self._request.options, self._request.asked.fails
+        return first_values(options, self._pin(opened).pieces(), opened, self._lost, fails=fails, count=count)
 
     def _job(self, opened: Opened, change: Callable[[TableLayout], TableLayout] = lambda layout: layout) -> Job:
         layout, pinned = self._columns(opened), self._pin(opened).ranges

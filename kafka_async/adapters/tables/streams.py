@@ -4,7 +4,7 @@ Any thread may close a reading: DuckDB and polars read on threads of their own, 
 """
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
@@ -92,12 +92,12 @@ class Stretch:
     """Records that were read."""
 
     batch: Any
-    """A ``pyarrow.RecordBatch``; ``None`` at the end of a piece."""
+    """A ``pyarrow.RecordBatch``; ``None`` at the end of a piece, and where a process has none left after leaving records out."""
     passed: int
     """Offsets that they, and gaps before them, take."""
 
 
-def read(job: Job, tasks: Iterable[Sequence[OffsetRange]], opened: Opened, report: Any) -> Iterator[Stretch]:
+def read(job: Job, tasks: Iterable[Sequence[OffsetRange]], opened: Opened, report: Any) -> Generator[Stretch]:
     """Yield the records of tasks, one after the other. ``report`` is called with what is lost."""
     policy = LossPolicy(fails=job.fails, remedy=REMEDY, report=report, timeout_ms=TIMEOUT_MS)
     wanted, way = job.layout.wanted, Way()

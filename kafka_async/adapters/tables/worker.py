@@ -1,11 +1,11 @@
 """A process that reads a part of a scan: started by ``workers.py``, with what is to be done on standard input.
 
 Each batch goes to the parent in memory of its own that has no name anywhere (``memfd_create``): only a file descriptor is sent, and
-the parent maps what this process has written. Whatever else it tells the parent is data, and never an object to be made. When the
-parent is gone, so is this process, whatever it is waiting for.
+the parent maps what this process has written. So do tasks come here: the pieces of thousands of partitions are more than a message
+may hold. Whatever else it tells the parent is data, and never an object to be made. When the parent is gone, so is this process,
+whatever it is waiting for.
 """
 
-import array
 import gc
 import io
 import json
@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from ...errors import BrokerResponseError, CorruptRecordException, OffsetOutOfRangeError
 from ...values import define, field
 from ..ranges.planner import OffsetRange
 from .streams import Job, Opened, read
@@ -32,7 +33,11 @@ TASK: Final = b"T"
 TAKEN: Final = b"A"
 END: Final = b"E"
 LARGEST: Final = 1 << 17
-"""Bytes of a message at most; batches are not part of it."""
+"""Bytes of a message at most; neither batches nor tasks are part of it."""
+_LONGEST: Final = LARGEST // 16
+"""Characters of a text in a message at most; one takes 12 bytes if it takes most."""
+_MOST_OFFSETS: Final = 100
+"""Partitions of an error whose offsets the parent gets to know."""
 
 
 @define(eq=False)
@@ -47,14 +52,16 @@ class Parent:
         """Take its messages, until it is gone. Then end this process: nobody is there for whom anything could be done in order."""
         try:
             with suppress(ConnectionError):  # it may have died with messages of ours unread
-                while message := self.link.recv(LARGEST):
-                    self._take(message[:1], message[1:])
+                while (received := socket.recv_fds(self.link, len(TASK), 1))[0]:
+                    self._take(received[0], received[1])
         finally:
             os._exit(0)
 
-    def _take(self, kind: bytes, rest: bytes) -> None:
+    def _take(self, kind: bytes, descriptors: list[int]) -> None:
         if kind == TASK:
-            self._tasks.put(pickle.loads(rest))  # noqa: S301  # of the process that started this one
+            with io.FileIO(descriptors[0]) as file:
+                file.seek(0)
+                self._tasks.put(pickle.load(file))  # noqa: S301  # of the process that started this one
         elif kind == TAKEN:
             self._room.release()
         else:
@@ -66,8 +73,8 @@ class Parent:
             yield task
 
     def tell(self, *message: Any) -> None:
-        """Send a message."""
-        self.link.send(json.dumps(message).encode())
+        """Send a message; of a long text only what it begins with."""
+        self.link.send(json.dumps([part[:_LONGEST] if isinstance(part, str) else part for part in message]).encode())
 
     def send(self, batch: Any, passed: int) -> None:
         """Send a batch, once the parent has room for it."""
@@ -75,8 +82,7 @@ class Parent:
         with unnamed_file() as file:
             with pa.ipc.new_stream(file, batch.schema) as stream:
                 stream.write_batch(batch)
-            message = json.dumps(("batch", file.tell(), passed))
-            self.link.sendmsg([message.encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [file.fileno()]))])
+            socket.send_fds(self.link, [json.dumps(("batch", file.tell(), passed)).encode()], [file.fileno()])
 
 
 def unnamed_file() -> Any:
@@ -99,7 +105,20 @@ def main() -> None:
                 parent.tell("done", stretch.passed)
             elif stretch.batch.num_rows:
                 parent.send(stretch.batch, stretch.passed)
+            else:  # all of them are left out, such as those of bad values
+                parent.tell("passed", stretch.passed)
     except Exception as error:
         with suppress(OSError):
-            parent.tell("error", type(error).__name__, str(error)[: LARGEST // 8])
+            # A broker's error puts its name in front of its text: the parent's will do that again.
+            text = " ".join(map(str, error.args)) if isinstance(error, BrokerResponseError) else str(error)
+            parent.tell("error", type(error).__name__, text, _where(error))
         sys.exit(1)
+
+
+def _where(error: Exception) -> dict[str, Any]:
+    """Return what an error says besides its text."""
+    if isinstance(error, OffsetOutOfRangeError):
+        return {"offsets": [(*partition, offset) for partition, offset in list(error.offsets.items())[:_MOST_OFFSETS]]}
+    if isinstance(error, CorruptRecordException):
+        return {"topic": error.topic, "partition": error.partition, "offset": error.offset}
+    return {}

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -25,10 +25,11 @@ import pyarrow as pa
 
 from ... import errors
 from ...errors import ConsumerStoppedError, KafkaConfigurationError, WorkerError
+from ...model import TopicPartition
 from ...values import define, field
 from ..ranges.planner import OffsetRange
 from .streams import Job, Stretch
-from .worker import END, LARGEST, TAKEN, TASK
+from .worker import END, LARGEST, TAKEN, TASK, unnamed_file
 
 _START: Final = (
     # What is imported stays: to look for garbage among it meanwhile is a fifth of what it takes.
@@ -55,12 +56,17 @@ class Worker:
     def begin(self, task: Task) -> None:
         """Have it read a task; an empty one: it may end."""
         self.task = task
-        with suppress(OSError):  # it has died, which its silence will tell
-            self.link.send(TASK + pickle.dumps(task) if task else END)
+        with suppress(ConnectionError):  # it has died, which its silence will tell
+            if not task:
+                self.link.send(END)
+                return
+            with unnamed_file() as file:
+                file.write(pickle.dumps(task))
+                socket.send_fds(self.link, [TASK], [file.fileno()])
 
     def taken(self) -> None:
         """It may send another batch."""
-        with suppress(OSError):
+        with suppress(ConnectionError):
             self.link.send(TAKEN)
 
     def receive(self) -> tuple[Any, ...] | None:
@@ -138,6 +144,8 @@ class Workers:
                     case ("batch", batch, passed):
                         yield Stretch(batch, passed)
                         worker.taken()
+                    case ("passed", passed):
+                        yield Stretch(None, passed)
                     case ("done", passed):
                         worker.begin(left.popleft() if left else ())
                         if not worker.task:
@@ -145,8 +153,8 @@ class Workers:
                         yield Stretch(None, passed)
                     case ("lost", text):
                         self.report(text)
-                    case ("error", name, text):
-                        raise _error_of(name, text)
+                    case ("error", name, text, where):
+                        raise error_of(name, text, where)
                     case _:
                         if self._stopped.is_set():
                             raise ConsumerStoppedError("the scan was stopped")
@@ -194,12 +202,14 @@ def _unsendable(job: Job) -> str | None:
     return None
 
 
-def _error_of(name: str, text: str) -> Exception:
-    """Return an error of a worker: one of ours again, as far as its text makes one."""
+def error_of(name: str, text: str, where: Mapping[str, Any]) -> Exception:
+    """Return an error of a worker: one of ours again, as far as what it has told makes one."""
     cls = getattr(errors, name, None)
     if isinstance(cls, type) and issubclass(cls, errors.KafkaError):
+        if "offsets" in where:
+            where = {"offsets": {TopicPartition(topic, partition): offset for topic, partition, offset in where["offsets"]}}
         with suppress(TypeError):
-            error: Exception = cls(text)
+            error: Exception = cls(text, **where)
             error.add_note("raised in a process that read a part of the scan")
             return error
     return WorkerError(f"a process that read a part of the scan failed: {name}: {text}")

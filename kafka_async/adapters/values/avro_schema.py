@@ -230,7 +230,8 @@ def with_members(schema: Any, reader: Any) -> Any:
     A record of one field has the bytes of that field, so the same values are read, and what is read says which member it is:
     ``{"member1": "x"}``, as ``from_avro`` has it. Where the reader has a union and the writer one type, that is such a record too.
     """
-    return _Members(_named(schema, {}), _named(reader, {}), own=schema is reader).within(schema, reader, "")
+    members = _Members(_named(schema, {}), _named(reader, {}), own=schema is reader)
+    return members.defined(members.within(schema, reader, ""), set())
 
 
 def _named(schema: Any, found: dict[str, Any]) -> dict[str, Any]:
@@ -249,9 +250,30 @@ class _Members:
         self._writers = writers
         self._readers = readers
         self._own = own
+        self._records: dict[str, Any] = {}
+        """What the writer's records become, by name. Where they are defined may be a part that the reader does not have."""
+
+    def defined(self, schema: Any, known: set[str]) -> Any:
+        """Return a schema with each named type where it is met for the first time; ``known``: those that were met."""
+        if isinstance(schema, list):
+            return [self.defined(part, known) for part in schema]
+        name = schema if isinstance(schema, str) else schema.get("name")
+        if name in self._writers:
+            if name in known:
+                return name
+            known.add(name)
+            schema = self._records.get(name, self._writers[name])
+        if not isinstance(schema, dict):
+            return schema
+        found = schema | {inner: self.defined(schema[inner], known) for inner in ("items", "values") if inner in schema}
+        if "fields" in schema:
+            found["fields"] = [{**part, "type": self.defined(part["type"], known)} for part in schema["fields"]]
+        return found
 
     def within(self, schema: Any, reader: Any, place: str) -> Any:
-        """Return what a type of the writer is in place of it. ``place``: where it stands, as the reader names it."""
+        """Return what a type of the writer is in place of it, a record by its name. ``place``: where it stands, as the reader
+        names it.
+        """
         if isinstance(reader, str):
             reader = self._readers.get(reader, reader)
         if members := _members(reader):
@@ -263,9 +285,19 @@ class _Members:
         if isinstance(reader, list):
             reader = next((part for part in reader if part != "null"), None)
             reader = self._readers.get(reader, reader) if isinstance(reader, str) else reader
-        if not isinstance(schema, dict) or not isinstance(reader, dict):
+        if not isinstance(reader, dict):
             return schema
-        return self._nested(schema, reader, place)
+        name = schema if isinstance(schema, str) else schema.get("name")
+        if "fields" in reader and "fields" in self._writers.get(name, ()):
+            return self._record(name, self._readers.get(name, reader))
+        return self._nested(schema, reader, place) if isinstance(schema, dict) else schema
+
+    def _record(self, name: str, reader: Mapping[str, Any]) -> str:
+        """Have a record of the writer read as one of the reader's, wherever it is defined."""
+        if name not in self._records:
+            self._records[name] = self._writers[name]  # it may be within itself
+            self._records[name] = self._nested(self._writers[name], reader, "")
+        return name
 
     def _nested(self, schema: Mapping[str, Any], reader: Mapping[str, Any], place: str) -> Any:
         found = dict(schema)
@@ -290,9 +322,8 @@ class _Members:
     def _member(self, part: Any, members: Sequence[Any], place: str) -> dict[str, Any]:
         keys = [self._key(each, self._readers) for each in members]
         key = self._key(part, self._writers)
-        like = members[keys.index(key)] if key in keys else part
         name = f"{place}_{key}".replace(".", "_")
-        inner = self.within(part, like, name)
+        inner = self.within(part, members[keys.index(key)], name) if key in keys else part
         if not self._own:
             return {"type": "record", "name": name, "fields": [{"name": "value", "type": inner}]}
         number = keys.index(key)

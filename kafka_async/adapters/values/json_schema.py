@@ -1,8 +1,8 @@
 """The fields that a JSON Schema describes, as Confluent's serializers write them.
 
 ``connect.type`` and the titles of Kafka Connect's logical types win over what the schema says otherwise. What has no type of a
-column (several types, anything at all) is STRING, which holds the JSON as it is; ``doubts`` says where that was done. Values are
-not validated: a field of another type counts as bad, rules such as ``minimum`` do not.
+column (several types, anything at all, what contains itself) is STRING, which holds the JSON as it is; ``doubts`` says where that
+was done. Values are not validated: a field of another type counts as bad, rules such as ``minimum`` do not.
 
 Sources: JSON Schema 2020-12; the page on JSON Schema of Confluent's schema registry; Kafka Connect's ``JsonSchemaData``.
 """
@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from ...errors import KafkaConfigurationError
-from ...values import define, field
+from ...values import define, field, frozen
 from .ddl import TIMESTAMP, list_type, shown
 from .inference import DEEPEST
 from .registry import RegisteredSchema
@@ -33,6 +33,11 @@ _FORMATS: Final = {"date-time": TIMESTAMP, "date": pa.date32()}
 _OF_CONNECT: Final = "org.apache.kafka.connect.data."
 """What the titles of logical types begin with. Dates and times are then numbers, in days and milliseconds, and stay numbers."""
 
+_ITSELF: Final = "contains itself"
+"""What stands for a schema within itself."""
+MOST_PARTS: Final = 10_000
+"""Schemas that are looked at: where parts refer to each other again and again, a few of them describe fields without number."""
+
 
 def fields_of(found: RegisteredSchema, where: str) -> tuple[Any, tuple[str, ...]]:
     """Return the ``pyarrow.Schema`` of the values, and a sentence for each field that is STRING for want of a type.
@@ -42,10 +47,13 @@ def fields_of(found: RegisteredSchema, where: str) -> tuple[Any, tuple[str, ...]
     schema = _loaded(found.schema, where)
     others = {name: _loaded(text, where) for name, text in found.references}
     reader = _SchemaReader(others, where)
-    parts = reader.properties(*reader.resolved(schema, schema))
-    if not parts:
-        raise KafkaConfigurationError(f"{where}: expected a JSON Schema of an object with properties")
-    kinds = [(name, reader.kind(part, root, name, 1)) for name, (part, root) in parts.items()]
+    try:
+        parts = reader.properties(*reader.resolved(schema, _Way(schema, (schema,))))
+        if not parts:
+            raise KafkaConfigurationError(f"{where}: expected a JSON Schema of an object with properties")
+        kinds = [(name, reader.kind(part, way, name, 1)) for name, (part, way) in parts.items()]
+    except RecursionError:  # such as ``allOf`` within ``allOf``, a thousand times
+        raise KafkaConfigurationError(f"{where} is nested too deeply") from None
     return pa.schema(kinds), tuple(reader.doubts)
 
 
@@ -56,27 +64,40 @@ def _loaded(text: str, where: str) -> Any:
         raise KafkaConfigurationError(f"{where} is not JSON") from None
 
 
+@frozen(eq=False)
+class _Way:
+    """How a schema was come to."""
+
+    document: Any
+    """The one that it is in."""
+    around: tuple[Any, ...]
+    """What was referred to on the way; a reference to one of these leads in a circle."""
+
+
 @define(eq=False)
 class _SchemaReader:
     others: Mapping[str, Any]
     where: str
     doubts: list[str] = field(factory=list)
+    looked_at: int = 0
 
-    def kind(self, schema: Any, root: Any, place: str, depth: int) -> Any:
-        """Return the type of what a schema describes. ``root``: the document that it is in."""
-        schema, root = self.resolved(schema, root)
+    def kind(self, schema: Any, way: _Way, place: str, depth: int) -> Any:
+        """Return the type of what a schema describes."""
+        schema, way = self.resolved(schema, way)
+        if schema is _ITSELF:
+            return self._text(place, _ITSELF)
         if not isinstance(schema, dict) or depth >= DEEPEST:
             return self._text(place, "may be anything" if depth < DEEPEST else "is nested too deeply")
         if (told := _told(schema)) is not None:
             return told
         names = _types(schema)
         if names == ["object"]:
-            return self._object(schema, root, place, depth)
+            return self._object(schema, way, place, depth)
         if names == ["array"]:
             items = schema.get("items")
             if not isinstance(items, dict):
                 return self._text(place, "is an array of anything")
-            return list_type(self.kind(items, root, f"{place}[]", depth + 1))
+            return list_type(self.kind(items, way, f"{place}[]", depth + 1))
         if names == ["string"]:
             return _FORMATS.get(str(schema.get("format")), pa.string())
         if len(names) == 1:
@@ -85,41 +106,49 @@ class _SchemaReader:
             return pa.float64()
         return self._text(place, f"may be {' or '.join(names)}" if names else "may be anything")
 
-    def _object(self, schema: Any, root: Any, place: str, depth: int) -> Any:
-        if parts := self.properties(schema, root):
+    def _object(self, schema: Any, way: _Way, place: str, depth: int) -> Any:
+        if parts := self.properties(schema, way):
             return pa.struct([(name, self.kind(part, of, f"{place}.{name}", depth + 1)) for name, (part, of) in parts.items()])
         others = schema.get("additionalProperties")
         if isinstance(others, dict) and others:
-            return pa.map_(pa.string(), self.kind(others, root, f"{place}.*", depth + 1))
+            return pa.map_(pa.string(), self.kind(others, way, f"{place}.*", depth + 1))
         return self._text(place, "is an object of anything")
 
-    def properties(self, schema: Any, root: Any) -> dict[str, tuple[Any, Any]]:
-        """Return the properties of an object, and the document that each is in, in the order of ``connect.index``."""
+    def properties(self, schema: Any, way: _Way) -> dict[str, tuple[Any, _Way]]:
+        """Return the properties of an object, and how each was come to, in the order of ``connect.index``."""
         if not isinstance(schema, dict):
             return {}
-        found: dict[str, tuple[Any, Any]] = {}
+        found: dict[str, tuple[Any, _Way]] = {}
         for part in schema.get("allOf") or ():
-            found |= self.properties(*self.resolved(part, root))
+            found |= self.properties(*self.resolved(part, way))
         given = schema.get("properties")
-        found |= {name: (part, root) for name, part in given.items()} if isinstance(given, dict) else {}
+        found |= {name: (part, way) for name, part in given.items()} if isinstance(given, dict) else {}
         return dict(sorted(found.items(), key=lambda each: _index(each[1][0])))
 
-    def resolved(self, schema: Any, root: Any) -> tuple[Any, Any]:
-        """Return what a schema stands for, without the null that it may be, and the document that this is in."""
+    def resolved(self, schema: Any, way: _Way) -> tuple[Any, _Way]:
+        """Return what a schema stands for, without the null that it may be, and how this was come to.
+
+        Raises ``KafkaConfigurationError`` after ``MOST_PARTS`` of them.
+        """
+        self.looked_at += 1
+        if self.looked_at > MOST_PARTS:
+            text = f"{self.where} describes too many fields: its parts refer to each other again and again, or it is very large"
+            raise KafkaConfigurationError(text)
         for _ in range(DEEPEST):
             if not isinstance(schema, dict):
                 break
             if isinstance(schema.get("$ref"), str):
-                schema, root = self._referred(schema["$ref"], root)
+                schema, way = self._referred(schema["$ref"], way)
                 continue
             choices = next((schema[word] for word in ("oneOf", "anyOf") if isinstance(schema.get(word), list)), None)
             some = [part for part in choices or () if not (isinstance(part, dict) and part.get("type") == "null")]
             if len(some) != 1:
                 break
             schema = some[0]
-        return schema, root
+        return schema, way
 
-    def _referred(self, name: str, root: Any) -> tuple[Any, Any]:
+    def _referred(self, name: str, way: _Way) -> tuple[Any, _Way]:
+        root = way.document
         document, _, pointer = name.partition("#")
         if document:
             if document not in self.others:
@@ -130,7 +159,9 @@ class _SchemaReader:
             if not isinstance(found, dict) or (step := step.replace("~1", "/").replace("~0", "~")) not in found:
                 raise KafkaConfigurationError(f"{self.where}: there is nothing at {name!r}")
             found = found[step]
-        return found, root
+        if any(found is each for each in way.around):
+            return _ITSELF, way
+        return found, _Way(root, (*way.around, found))
 
     def _text(self, place: str, why: str) -> Any:
         self.doubts.append(f"field {place!r} {why}: {shown(pa.string())}")

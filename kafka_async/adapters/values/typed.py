@@ -32,7 +32,7 @@ ON_BAD: Final = ("column", "null", "raise")
 """What ``on_bad`` may be."""
 INFER: Final = "infer"
 """What ``schema`` is where the fields of JSON are found in a sample."""
-Registered: TypeAlias = str | Mapping[str, str]
+Registered: TypeAlias = str | Mapping[str, str | int]
 """The URL of a schema registry, or its options: ``url``, ``subject``, ``version``, ``basic.auth.user.info`` and so on."""
 
 _ABOUT_BAD: Final = ((CORRUPT, pa.binary()), (REASON, pa.string()))
@@ -157,12 +157,14 @@ def _options(values: str, schema: Any, registry: Registered | None, message: str
         named = (
             {"url": registry} if isinstance(registry, str) else {name.replace("_", "."): text for name, text in registry.items()}
         )
-        for name in named:
+        for name, given in named.items():
             if name not in REGISTRY_OPTIONS:
                 raise ValueError(f"registry: unknown option {name!r}{did_you_mean(name, REGISTRY_OPTIONS)}")
+            if not isinstance(given, str) and (name != "version" or type(given) is not int):
+                raise ValueError(f"registry: the option {name!r} is a text; got {type(given).__name__}")
         if "url" not in named:
             raise ValueError("registry: the option 'url' is missing")
-        options |= {f"{REGISTRY}{name}": text for name, text in named.items()}
+        options |= {f"{REGISTRY}{name}": str(given) for name, given in named.items()}
     return options
 
 

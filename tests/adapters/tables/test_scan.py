@@ -362,6 +362,29 @@ def test_a_topic_that_was_made_anew_between_two_readings() -> None:
         assert table.refresh().count() == 200
 
 
+def test_ranges_of_topics_that_are_gone_are_losses() -> None:
+    with filled(partitions=2) as found:
+        for name in "bc":
+            found.do(lambda cluster, name=name: cluster.topic(name))
+            found.do(lambda cluster, name=name: cluster.produce_many(name, ["x"] * 5, partition=0))
+        ranges = found.scan("a", "b", "c").ranges
+        found.do(lambda cluster: cluster.delete("b"))
+        found.do(lambda cluster: cluster.recreate("c"))
+        with pytest.raises(UnknownTopicOrPartitionError, match="topic 'b' does not exist"):
+            found.scan(ranges=ranges).count()
+        table = found.scan(ranges=ranges, on_loss="skip")
+        assert table.count() == 200
+        assert table.ranges == {A0: (0, 100), A1: (0, 100)}
+        assert table.losses == (
+            "c-0: deleted and created again since these offsets were pinned; the records are left out",
+            "b-0: deleted since these offsets were pinned; the records are left out",
+        )
+        found.do(lambda cluster: cluster.delete("a"))
+        gone = found.scan(ranges={A0: (0, 100), A1: (50, 50)}, on_loss="skip")
+        assert gone.to_arrow().num_rows == 0
+        assert gone.losses == ("a-0: deleted since these offsets were pinned; the records are left out",)
+
+
 # --- columns ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -406,6 +429,20 @@ def test_the_plan_says_what_will_be_read() -> None:
         assert 0 < plan.seconds < 10
         assert str(plan).splitlines()[0].startswith("2,000 offsets of 3 partitions, about 5")
         assert "  a-2: 0 to 0, empty" in str(plan)
+
+
+def test_the_plan_of_records_that_are_gone_by_now_is_that_of_the_others_or_says_so() -> None:
+    with filled(1000, partitions=2) as found:
+        table, skipping, whole = found.scan("a"), found.scan("a", on_loss="skip"), found.scan("a").plan()
+        assert table.ranges == skipping.ranges == whole.ranges
+        found.do(lambda cluster: cluster.delete_before(A0, 900))
+        plan = skipping.plan()
+        assert plan.offsets == 2000
+        assert whole.bytes * 0.5 < plan.bytes < whole.bytes * 0.7
+        with pytest.raises(DataLossError, match="on_loss='skip' goes on without these records"):
+            table.plan()
+        found.do(lambda cluster: cluster.delete_before(A0, 1000))
+        assert whole.bytes * 0.4 < skipping.plan().bytes < whole.bytes * 0.6
 
 
 def test_the_plan_looks_behind_gaps() -> None:

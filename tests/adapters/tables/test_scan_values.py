@@ -3,14 +3,19 @@
 import io
 import logging
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import fastavro
 import pyarrow as pa
 import pytest
 
+from kafka_async.adapters.ranges.planner import OffsetRange
+from kafka_async.adapters.tables.sampling import first_values
 from kafka_async.adapters.tables.scan import scan
+from kafka_async.adapters.tables.streams import Opened
 from kafka_async.errors import DeserializationError, KafkaConfigurationError
+from kafka_async.testing import Cluster
 
 from ..values.registry_server import registry_server
 from .support import Scanned, scanned
@@ -85,6 +90,57 @@ def test_a_schema_is_found_in_nothing() -> None:
             found.scan("a", values="json", schema="infer").to_arrow()
 
 
+def test_fields_are_found_behind_records_without_a_value(orders: Scanned) -> None:
+    orders.do(lambda cluster: cluster.topic("b", partitions=2))
+    orders.do(lambda cluster: cluster.produce_many("b", [None] * 10_500, partition=0))
+    orders.do(lambda cluster: cluster.produce_many("b", VALUES[:1], partition=0))
+    table = orders.scan("b", values="json", schema="infer", columns=["id", "item"])
+    assert str(table.schema) == "id: int64\nitem: string"
+
+
+@pytest.fixture
+def gaps() -> Iterator[Scanned]:
+    """A topic with 20 values ``0`` behind a gap of 60 offsets in partition 0, and 60 values ``1`` in partition 1."""
+    with scanned() as found:
+        found.do(lambda cluster: cluster.topic("a", partitions=2, cleanup_policy="compact"))
+        for partition, key, value in (
+            *((0, "same" if number < 61 else f"k{number}", "0") for number in range(80)),
+            *((1, f"k{number}", "1") for number in range(60)),
+        ):
+            found.do(partial(Cluster.produce, topic="a", key=key, value=value, partition=partition))
+        found.do(lambda cluster: cluster.compact(("a", 0)))
+        yield found
+
+
+@pytest.mark.parametrize(("count", "least"), [(20, (0, 10)), (75, (15, 38)), (500, (20, 60))])
+def test_a_sample_has_values_of_each_partition_and_more_where_one_begins_with_a_gap(
+    gaps: Scanned, count: int, least: tuple[int, int]
+) -> None:
+    found = sampled(gaps, count=count).to_pylist()
+    assert len(found) >= min(count, 80)
+    assert found.count(b"0") >= least[0]
+    assert found.count(b"1") >= least[1]
+
+
+def test_a_sample_of_large_values_has_fewer_of_them() -> None:
+    with scanned() as found:
+        found.do(lambda cluster: cluster.topic("a"))
+        for _ in range(20):
+            found.do(lambda cluster: cluster.produce("a", value=bytes(300_000)))
+        assert 0 < len(sampled(found, count=500, most_bytes=1_000_000)) < 15, "what is read at a time is in it"
+        assert len(sampled(found, count=500)) == 20
+
+
+def sampled(found: Scanned, **limits: int) -> Any:
+    table = found.scan("a")
+    pieces = [OffsetRange(partition, start, end) for partition, (start, end) in table.ranges.items()]
+    options = {"bootstrap_servers": found.served.bootstrap, "auto_offset_reset": "none", "enable_auto_commit": False}
+    lost: list[str] = []
+    values = first_values(options, pieces, Opened(), lost.append, fails=True, **limits)
+    assert lost == []
+    return values
+
+
 def test_several_topics_are_told_apart(orders: Scanned) -> None:
     orders.do(lambda cluster: cluster.topic("b"))
     orders.do(lambda cluster: cluster.produce_many("b", [VALUES[0]], partition=0))
@@ -105,6 +161,7 @@ def test_avro_with_a_registry() -> None:
     schema = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}, {"name": "item", "type": "string"}]}
     with registry_server() as registry, scanned() as found:
         registry.put("/subjects/a-value/versions/latest", schema, id=7, version=3)
+        registry.put("/subjects/a-value/versions/3", schema, id=7, version=3)
         registry.put("/schemas/ids/7", schema)
         body = io.BytesIO()
         fastavro.schemaless_writer(body, fastavro.parse_schema(schema), {"id": 7, "item": "tea"})
@@ -115,6 +172,10 @@ def test_avro_with_a_registry() -> None:
         assert orders.schema_version == 3
         table = orders.to_arrow()
         assert table.to_pylist() == [{"id": 7, "item": "tea", "_corrupt": None}, {"id": None, "item": None, "_corrupt": b"bad"}]
+        again = {"url": registry.url, "version": orders.schema_version}
+        assert found.scan("a", values="avro", registry=again, columns=["id", "item", "_corrupt"]).to_arrow() == table
+        with pytest.raises(KafkaConfigurationError, match="registry: the option 'version' is a text; got NoneType"):
+            found.scan("a", values="avro", registry={"url": registry.url, "version": None}).to_arrow()
 
 
 @pytest.mark.parametrize(

@@ -1,25 +1,38 @@
 """Scans that several processes read."""
 
 import asyncio
+import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kafka_async.adapters.tables.scan import scan
-from kafka_async.errors import DataLossError, DeserializationError, KafkaConfigurationError, WorkerError
+from kafka_async.adapters.tables.worker import LARGEST, Parent
+from kafka_async.adapters.tables.workers import error_of
+from kafka_async.errors import (
+    CorruptRecordException,
+    DataLossError,
+    DeserializationError,
+    KafkaConfigurationError,
+    OffsetOutOfRangeError,
+    WorkerError,
+)
+from kafka_async.testing import Cluster
 from tests.integration.tools import wait_until
 
-from .support import A0, Scanned, filled, scanned
+from .support import A0, A1, Scanned, filled, scanned
 
 pytestmark = pytest.mark.brokers
 
@@ -222,6 +235,43 @@ def test_progress_counts_what_all_of_them_read(large: Scanned) -> None:
     assert (told[-1].offsets, told[-1].total, told[-1].rows) == (12_000, 12_000, 12_000)
 
 
+def test_processes_share_partitions_however_many_there_are() -> None:
+    """What each is to read is then more than a message between processes may hold."""
+    names = [f"{number:03}".ljust(240, "x") for number in range(1000)]
+    with scanned() as found:
+        for name in names:
+            found.do(partial(Cluster.topic, name=name))
+            found.do(partial(Cluster.produce, topic=name, value="v"))
+        assert found.scan(*names, processes=2).count() == 1000
+
+
+def test_progress_counts_records_that_are_left_out() -> None:
+    told: list[Any] = []
+    with filled(1000, partitions=2) as found:
+        size = {"max_partition_fetch_bytes": 1000, "fetch_max_bytes": 1000}
+        table = found.scan("a", processes=2, values="json", schema="id BIGINT", on_bad="skip", progress=told.append, **size)
+        assert table.count() == 0
+    assert (told[-1].offsets, told[-1].total, told[-1].rows) == (2000, 2000, 0)
+
+
+def test_errors_of_workers_say_where() -> None:
+    with filled(1000, partitions=2) as found:
+        found.do(lambda cluster: cluster.corrupt(A1, 700))
+        with pytest.raises(CorruptRecordException) as alone:
+            found.scan("a").to_arrow()
+        with pytest.raises(CorruptRecordException) as caught:
+            found.scan("a", processes=2).to_arrow()
+    assert str(caught.value) == str(alone.value)
+    assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("a", 1, 700)
+
+
+def test_offsets_of_an_error_of_a_worker_are_those_of_partitions() -> None:
+    error = error_of("OffsetOutOfRangeError", "why", {"offsets": [["a", 1, 700]]})
+    assert isinstance(error, OffsetOutOfRangeError)
+    assert error.offsets == {A1: 700}
+    assert str(error) == "[Error 1] OffsetOutOfRangeError: why"
+
+
 def test_an_option_that_cannot_be_sent_is_named(large: Scanned) -> None:
     with pytest.raises(KafkaConfigurationError, match="processes: the option trace cannot be sent to another process"):
         large.scan("a", processes=2, trace=lambda event: None).to_arrow()
@@ -233,3 +283,13 @@ def test_a_number_of_processes(given: Any) -> None:
         scan("a", processes=given)
     with pytest.raises(KafkaConfigurationError, match="ordered: one process"):
         scan("a", processes=2, ordered=True)
+
+
+def test_a_text_that_no_message_could_hold_arrives_as_far_as_there_is_room() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        Parent(theirs).tell("lost", "\N{GRINNING FACE}" * 200_000)
+        kind, text = json.loads(ours.recv(LARGEST))
+    assert kind == "lost"
+    assert len(text) > 1000
+    assert {*text} == {"\N{GRINNING FACE}"}

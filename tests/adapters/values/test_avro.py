@@ -546,6 +546,47 @@ def test_members_are_found_by_what_they_are(server: RegistryServer, writer: Any,
     assert rows(found, [framed(1, written({"f0": value}, of(writer)))])[0][0] == expected
 
 
+ADDRESS = {"type": "record", "name": "a.Address", "fields": [{"name": "zip", "type": ["int", "string"]}]}
+COMPANY = of(ADDRESS, name="a.Company")
+TREE = of({"type": "array", "items": "a.Tree"}, ADDRESS, name="a.Tree")
+
+
+@pytest.mark.parametrize(
+    ("first", "value"),
+    [
+        (ADDRESS, {"zip": "old"}),
+        ({"type": "array", "items": ["null", ADDRESS]}, [{"zip": 1}, None]),
+        (["null", COMPANY], {"f0": {"zip": "old"}}),
+        (TREE, {"f0": [{"f0": [], "f1": {"zip": 1}}], "f1": {"zip": "old"}}),
+    ],
+)
+def test_a_type_is_known_though_the_field_in_which_it_was_defined_is_no_longer_read(
+    server: RegistryServer, first: Any, value: Any
+) -> None:
+    older, newest = of("long", first, "a.Address", {"type": "array", "items": "a.Address"}), of("long", "string")
+    newest["fields"][1:] = [
+        {"name": "f2", "type": ADDRESS},
+        {"name": "f3", "type": {"type": "array", "items": "a.Address"}},
+    ]
+    server.put("/schemas/ids/1", older)
+    found = decoder(newest, schema_registry_url=server.url)
+    written_before = framed(1, written({"f0": 5, "f1": value, "f2": {"zip": 7}, "f3": [{"zip": "x"}]}, older))
+    assert rows(found, [written_before]) == [
+        (5, {"zip": {"member0": 7, "member1": None}}, [{"zip": {"member0": None, "member1": "x"}}], None)
+    ]
+
+
+def test_a_type_that_stands_where_the_reader_has_another_one_is_read_as_its_own_where_it_is_named(server: RegistryServer) -> None:
+    renamed = ADDRESS | {"fields": [{"name": "code", "aliases": ["zip"], "type": ["int", "string"]}]}
+    older, newest = of(["null", COLOR, ADDRESS], "a.Address"), of(["null", COLOR, "string"], renamed)
+    server.put("/schemas/ids/1", older)
+    found = decoder(newest, schema_registry_url=server.url)
+    assert rows(found, [framed(1, written({"f0": "RED", "f1": {"zip": "x"}}, older))])[0][:2] == (
+        {"member0": "RED", "member1": None},
+        {"code": {"member0": None, "member1": "x"}},
+    )
+
+
 # --- several topics --------------------------------------------------------------------------------------------------------------
 
 

@@ -87,13 +87,46 @@ def test_schemas_refer_to_parts_of_themselves_and_to_others() -> None:
     assert described({"$ref": "other.json#/definitions/Day"}, others=(("other.json", other),))[0] == pa.date32()
 
 
-def test_a_schema_within_itself_ends_as_text() -> None:
-    more = {
-        "$defs": {"Node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}, "Loop": {"$ref": "#/$defs/Loop"}}
-    }
+NODE = {"type": "object", "properties": {"left": {"$ref": "#/$defs/Node"}, "right": {"$ref": "#/$defs/Node"}}}
 
-    assert "is nested too deeply: STRING" in described({"$ref": "#/$defs/Node"}, more=more)[1][0]
-    assert described({"$ref": "#/$defs/Loop"}, more=more)[0] == pa.string()
+
+def test_a_schema_within_itself_ends_as_text_however_often_it_refers_to_itself() -> None:
+    more = {"$defs": {"Node": NODE, "Loop": {"$ref": "#/$defs/Loop"}}}
+
+    assert described({"$ref": "#/$defs/Node"}, more=more) == (
+        pa.struct([("left", pa.string()), ("right", pa.string())]),
+        ("field 'a.left' contains itself: STRING", "field 'a.right' contains itself: STRING"),
+    )
+    assert described({"$ref": "#/$defs/Loop"}, more=more) == (pa.string(), ("field 'a' contains itself: STRING",))
+    assert described({"type": "array", "items": {"$ref": "#"}})[1] == ("field 'a[]' contains itself: STRING",)
+    assert described({"$ref": "tree.json"}, others=(("tree.json", {"properties": {"up": {"$ref": "tree.json"}}}),)) == (
+        pa.struct([("up", pa.string())]),
+        ("field 'a.up' contains itself: STRING",),
+    )
+
+
+def test_what_refers_to_a_schema_in_two_places_does_not_contain_itself() -> None:
+    more = {"$defs": {"Id": {"type": "integer"}, "Two": {"properties": {"x": {"$ref": "#/$defs/Id"}, "y": {"$ref": "#/$defs/Id"}}}}}
+
+    assert described({"$ref": "#/$defs/Two"}, more=more) == (pa.struct([("x", pa.int64()), ("y", pa.int64())]), ())
+
+
+def test_a_schema_that_is_all_of_itself_adds_nothing_to_it() -> None:
+    assert described({"type": "integer"}, more={"allOf": [{"$ref": "#"}]}) == (pa.int64(), ())
+
+
+@pytest.mark.parametrize(
+    ("part", "times", "why"),
+    [
+        (lambda next_: {"type": "object", "properties": {"x": next_, "y": next_}}, 30, "describes too many fields"),
+        (lambda next_: {"type": "object", "allOf": [next_, next_]}, 30, "describes too many fields"),
+        (lambda next_: {"type": "object", "allOf": [next_]}, 5000, "is nested too deeply"),
+    ],
+)
+def test_schemas_that_describe_fields_without_number_are_refused(part: Any, times: int, why: str) -> None:
+    parts = {f"D{i}": part({"$ref": f"#/$defs/D{i + 1}"}) for i in range(times)} | {f"D{times}": NODE}
+    with pytest.raises(KafkaConfigurationError, match=rf"^s {why}"):
+        fields_of(RegisteredSchema(json.dumps({"$ref": "#/$defs/D0", "$defs": parts | {"Node": NODE}})), "s")
 
 
 @pytest.mark.parametrize(
