@@ -62,8 +62,8 @@ class Client:
         """Yield a client that knows the cluster's brokers.
 
         Raises ``KafkaTimeoutError`` if no broker answers within ``request_timeout_ms``, ``KafkaConnectionError`` for names that
-        cannot be resolved, ``AuthenticationFailedError``. With ``fail_fast`` raises ``NoBrokersAvailable`` as soon as each server
-        was tried and none could be reached.
+        cannot be resolved, ``AuthenticationFailedError``, ``ValueError`` for files of TLS that cannot be used. With ``fail_fast``
+        raises ``NoBrokersAvailable`` as soon as each server was tried and none could be reached.
         """
         loop = running_loop()
         # Transports on asyncio tell the delegate what came from outside of any task, where anyio's clock does not answer.
@@ -71,9 +71,9 @@ class Client:
         failure: Exception | None = None
         if (exposed := exposure(config)) is not None:
             client.trace(Fault(now=client.clock(), text=exposed))
+        factory = transport_factory or TcpConnector.from_config(config)  # out here: the task group would wrap what it raises
         client._delegate.set_bootstrap(await bootstrap_nodes(config))
         async with anyio.create_task_group() as tasks:
-            factory = transport_factory or TcpConnector.from_config(config)
             runner = ConnectionRunner(client._delegate, tasks, factory, client.clock, client._signal.wake)
             tasks.start_soon(client._run, runner, name="kafka_async requests")
             try:

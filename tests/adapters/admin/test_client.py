@@ -109,6 +109,15 @@ async def test_no_broker_at_all_is_an_error_after_the_request_timeout() -> None:
 
 
 @virtual
+async def test_a_file_of_tls_that_cannot_be_used_is_an_error_about_its_option() -> None:
+    options = {"security_protocol": "SSL", "ssl_cafile": "/nowhere/ca.pem"}
+
+    with pytest.raises(ValueError, match="ssl_cafile='/nowhere/ca.pem': cannot read the file"):
+        async with Client.connect(config(FakeCluster(), **options)):
+            pass
+
+
+@virtual
 async def test_a_caller_who_does_not_wait_gets_the_reason_as_soon_as_each_server_was_tried() -> None:
     cluster = FakeCluster(size=2)
     cluster.stop(0)
