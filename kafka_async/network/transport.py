@@ -396,8 +396,12 @@ async def _resolve(host: str, port: int, timeout: float) -> list[_Address]:
     else:  # an address needs no resolver, and no thread to call it from
         await pause()
         return [(socket.AF_INET if ip.version == 4 else socket.AF_INET6, host, port)]
-    with _translated(f"{host}:{port}"), anyio.fail_after(timeout):
-        found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    with _translated(f"{host}:{port}"):
+        try:
+            with anyio.fail_after(timeout):
+                found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except TimeoutError as error:  # no connection was tried yet: the server that knows the name does not answer
+            raise NameResolutionError(f"{host}:{port}: the name was not resolved within {timeout:.3g} s") from error
     return list(dict.fromkeys((family, address[0], address[1]) for family, _, _, _, address in found))
 
 

@@ -19,7 +19,7 @@ from anyio.streams.tls import TLSStream
 from attrs import define, field
 
 from kafka_async.config import ConsumerConfig
-from kafka_async.errors import AuthenticationFailedError, KafkaConnectionError
+from kafka_async.errors import AuthenticationFailedError, KafkaConnectionError, NameResolutionError
 from kafka_async.model import Node
 from kafka_async.network import (
     NetworkClientDelegate,
@@ -272,6 +272,20 @@ def test_a_name_that_does_not_resolve_says_so(run: Run, monkeypatch: pytest.Monk
     run(main)
 
 
+def test_a_name_server_that_does_not_answer_is_named_as_the_cause(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def getaddrinfo(host: str, port: int, **options: Any) -> list[Any]:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    monkeypatch.setattr(anyio, "getaddrinfo", getaddrinfo)
+
+    async def main() -> None:
+        with pytest.raises(NameResolutionError, match=r"^b:9092: the name was not resolved within 0\.02 s$"):
+            await connect("b", 9092, timeout=0.02)
+
+    run(main)
+
+
 @pytest.mark.parametrize("port", [0, -1, 65536])
 def test_a_port_from_bad_metadata_is_an_error_of_ours(port: int) -> None:
     async def main() -> None:
@@ -506,8 +520,9 @@ def test_a_handshake_that_never_ends_is_bounded(run: Run, trusting: TcpConnector
 
     async def main() -> None:
         async with Serving(mute) as server:
-            with pytest.raises(KafkaConnectionError, match="no connection in time"):
+            with pytest.raises(KafkaConnectionError, match="no connection in time") as caught:
                 await connect("127.0.0.1", server.port, trusting, timeout=0.02)
+            assert not isinstance(caught.value, NameResolutionError)
 
     run(main)
 

@@ -141,6 +141,20 @@ async def test_names_that_are_not_there_yet_are_tried_again_as_long_as_wished(ti
 
 
 @virtual
+async def test_a_name_server_that_does_not_answer_is_asked_again_as_long_as_wished(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def getaddrinfo(host: str, port: int, **options: Any) -> list[Any]:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    monkeypatch.setattr(anyio, "getaddrinfo", getaddrinfo)
+    options: Any = {"bootstrap_servers": "b0:9092", "bootstrap_resolve_timeout_ms": 60_000, "default_api_timeout_ms": 600_000}
+    with pytest.raises(NoBrokersAvailable, match="b0:9092: the name was not resolved within") as caught:
+        await KafkaConsumer("t", **options).start()
+    assert isinstance(caught.value.__cause__, NameResolutionError)
+    assert 60 <= anyio.current_time() < 120
+
+
+@virtual
 async def test_start_tries_every_bootstrap_server() -> None:
     cluster, _ = filled(size=3)
     cluster.stop(0)
