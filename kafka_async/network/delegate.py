@@ -441,6 +441,8 @@ class NetworkClientDelegate:
         link = self._links.pop((node_id, channel))
         if link.is_open:
             self._close(link, now, reason)
+        if self._refusal != _CLOSED:  # as the consumer ends, so do all of its outages, unsaid
+            link.lapse(now)
         self._history = {address: past for address, past in self._history.items() if past.retry_at > now}
         if link.history.failures:
             self._history[link.node.host, link.node.port, channel] = link.history

@@ -112,7 +112,7 @@ async def test_no_broker_at_all_is_an_error_after_the_request_timeout() -> None:
 async def test_a_file_of_tls_that_cannot_be_used_is_an_error_about_its_option() -> None:
     options = {"security_protocol": "SSL", "ssl_cafile": "/nowhere/ca.pem"}
 
-    with pytest.raises(ValueError, match="ssl_cafile='/nowhere/ca.pem': cannot read the file"):
+    with pytest.raises(ValueError, match=r"ssl_cafile='/nowhere/ca.pem': cannot read the file"):
         async with Client.connect(config(FakeCluster(), **options)):
             pass
 
