@@ -595,6 +595,28 @@ def test_disconnecting_all_starts_again_from_the_bootstrap_servers() -> None:
     assert (shuts(plan), opens(plan)) == ([world.key()], [(-1, Channel.MAIN)])
 
 
+def test_a_server_that_is_asked_under_other_names_has_its_attempt_end_without_a_failure() -> None:
+    world = World(BOOT, BOOT_TWO)
+    world.add(metadata(world.done))
+    ((asked, _),) = opens(world.plan(0.0))
+    asked_host, key = (BOOT if asked == -1 else BOOT_TWO).host, world.key(asked)
+    world.delegate.replace_bootstrap(asked_host, 9092, ["canonical"], 0.1)
+    plan = world.plan(0.1)
+    assert shuts(plan) == [key]
+    world.delegate.opened(key, 0.1)  # it was too late to cancel it
+    ((other, _),) = opens(plan)
+    assert other != asked
+    world.fail_open(REFUSED, 0.2, other)
+    world.plan(0.2)
+    hosts = {state.node.host for state in world.delegate.connection_states()}
+    assert hosts == {BOOT.host, BOOT_TWO.host, "canonical"} - {asked_host}
+    assert world.outcomes == []
+    world.delegate.disconnect_all(1.0)
+    world.plan(2.0)
+    hosts = {state.node.host for state in world.delegate.connection_states()}
+    assert hosts == {BOOT.host, BOOT_TWO.host}, "what they stand for is looked up again"
+
+
 def test_backoff_outlives_a_new_start() -> None:
     world = World(BOOT)
     world.add(metadata(world.done))

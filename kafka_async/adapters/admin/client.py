@@ -25,6 +25,7 @@ from ...network import (
     UnsentRequest,
     authenticators,
     bootstrap_nodes,
+    by_canonical_names,
     exposure,
     unable_to_bootstrap,
 )
@@ -72,7 +73,8 @@ class Client:
         if (exposed := exposure(config)) is not None:
             client.trace(Fault(now=client.clock(), text=exposed))
         factory = transport_factory or TcpConnector.from_config(config)  # out here: the task group would wrap what it raises
-        client._delegate.set_bootstrap(await bootstrap_nodes(config))
+        factory = by_canonical_names(config, factory, client._replace_bootstrap)
+        client._delegate.set_bootstrap(bootstrap_nodes(config))
         async with anyio.create_task_group() as tasks:
             runner = ConnectionRunner(client._delegate, tasks, factory, client.clock, client._signal.wake)
             tasks.start_soon(client._run, runner, name="kafka_async requests")
@@ -169,6 +171,10 @@ class Client:
             plan = self._delegate.plan(self.clock())
             runner.perform(plan)
             await self._signal.wait(ticket, plan.wake_at - self.clock())
+
+    def _replace_bootstrap(self, host: str, port: int, names: Collection[str]) -> None:
+        self._delegate.replace_bootstrap(host, port, names, self.clock())
+        self._signal.wake()
 
     async def _find_brokers(self, *, fail_fast: bool) -> None:
         self._know(await self.ask(MetadataRequest(topics=(), allow_auto_topic_creation=False), fail_fast=fail_fast))
