@@ -137,6 +137,8 @@ class Recovered:
     outage: str
     subject: str = ""
     partitions: frozenset[TopicPartition] = frozenset()
+    needed: bool = True
+    """``False``: it may still fail, but is not needed any more, as the connection to a broker that has left the cluster."""
 
 
 @frozen(kw_only=True)
@@ -392,7 +394,8 @@ class LoggingListener:
 
     def _recovered(self, event: Recovered) -> None:
         if over := self._take(event.outage, event.partitions or (None,), event.now):
-            self._write_end(over, f"recovered: {over.outage}, after {over.length}")
+            text = f"recovered: {over.outage}, after {over.length}"
+            self._write_end(over, text if event.needed else f"no longer needed: {over.outage}, after {over.length}")
 
     def _unassigned(self, event: Unassigned) -> None:
         """End the outages of partitions that left: if they come back and fail again, that is another outage."""

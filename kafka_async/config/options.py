@@ -74,6 +74,7 @@ class CommonOptions(TypedDict, Generic[K, V], total=False):
 
     ``use_all_dns_ips`` tries every address of a name until one connects. ``resolve_canonical_bootstrap_servers_only`` replaces
     each name by the canonical names of all its addresses first, which Kerberos may need if the name stands for several brokers.
+    They are looked up when the name is connected to, and anew whenever ``rebootstrap`` starts again.
 
     Default: ``'use_all_dns_ips'``.
     Allowed: one of 'use_all_dns_ips', 'resolve_canonical_bootstrap_servers_only'.

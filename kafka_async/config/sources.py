@@ -28,6 +28,7 @@ _NEAR: Final = 0.8
 _CASES: Final = {
     "security_protocol": str.upper,
     "group_protocol": str.lower,
+    "metadata_recovery_strategy": str.lower,
     "sasl_oauthbearer_assertion_algorithm": str.upper,
 }
 """Options whose words Java takes in any case."""

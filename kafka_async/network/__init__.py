@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         Transport,
         TransportFactory,
         bootstrap_nodes,
+        by_canonical_names,
     )
 else:
     __getattr__ = on_first_use(
@@ -56,7 +57,10 @@ else:
             ".reachability": "Reachability unable_to_bootstrap",
             ".request": "LATE Channel UnsentRequest",
             ".sasl": "AbstractTokenProvider MskTokenProvider OidcTokenProvider authenticators exposure",
-            ".transport": "Dated Pushing PushTransport Receiver Seeded TcpConnector Transport TransportFactory bootstrap_nodes",
+            ".transport": (
+                "Dated Pushing PushTransport Receiver Seeded TcpConnector Transport TransportFactory "
+                "bootstrap_nodes by_canonical_names"
+            ),
         },
     )
 
@@ -94,6 +98,7 @@ __all__ = [
     "Write",
     "authenticators",
     "bootstrap_nodes",
+    "by_canonical_names",
     "exposure",
     "unable_to_bootstrap",
 ]

@@ -8,7 +8,7 @@ A decision is one synchronous step: nothing interleaves, cancellation cannot lea
 nothing again when nothing has happened in between, and never to be woken in the past, so nothing spins.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -139,6 +139,14 @@ class NetworkClientDelegate:
         """Set the servers to start from. Their ids are negative; they serve only while no broker is known from metadata."""
         self._servers.set_bootstrap(nodes)
         self._unsure = True
+
+    def replace_bootstrap(self, host: str, port: int, names: Collection[str], now: float) -> None:
+        """A server to start from is asked under these names from now on; the attempt under its own one ends, and is no failure."""
+        alias = self._servers.replace_bootstrap(host, port, names)
+        self._unsure = True
+        for node_id, channel in list(self._links):
+            if alias is not None and node_id == alias.id:
+                self._drop(node_id, channel, now, "asked under its canonical names")
 
     def set_nodes(self, nodes: Mapping[int, Node], now: float, *, cluster_id: str | None = None) -> None:
         """Take the brokers that metadata names. Connections to vanished or re-addressed ones are closed.
@@ -441,6 +449,8 @@ class NetworkClientDelegate:
         link = self._links.pop((node_id, channel))
         if link.is_open:
             self._close(link, now, reason)
+        if self._refusal != _CLOSED:  # as the consumer ends, so do all of its outages, unsaid
+            link.lapse(now)
         self._history = {address: past for address, past in self._history.items() if past.retry_at > now}
         if link.history.failures:
             self._history[link.node.host, link.node.port, channel] = link.history

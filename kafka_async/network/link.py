@@ -24,7 +24,7 @@ from ..errors import (
 )
 from ..model import Node
 from ..states import StateTable
-from ..trace import ConnectionClosed, ConnectionOpened, Fault, TraceEvent, connection_outage
+from ..trace import ConnectionClosed, ConnectionOpened, Fault, Recovered, TraceEvent, connection_outage
 from ..values import define, field, frozen
 from ..wire import IDENTIFYING, BrokerVersions, Request, next_api_versions
 from ..wire.messages import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
@@ -437,6 +437,11 @@ class Link:
         self._feed(ConnectionInput.SHUT)
         return self._end(KafkaConnectionError(f"{self.peer}: {reason}"), None, now)
 
+    def lapse(self, now: float) -> None:
+        """Nothing will be asked under this name any more, so an outage of it will not end by a connection."""
+        if self.history.failures:
+            self._shared.trace(Recovered(now=now, outage=connection_outage(self.peer), subject="network", needed=False))
+
     def rename(self, node: Node) -> None:
         """The broker behind the connection is called ``node`` now."""
         self.node = node
@@ -445,6 +450,7 @@ class Link:
 
     def adopt(self, node: Node, now: float) -> None:
         """The connection was made to the address of ``node`` before the node was known. Whether it leads there is asked now."""
+        self.lapse(now)
         self.rename(node)
         if self._is_meant and self.state in _SENDING and self.versions is not None:
             self._check_identity(self.versions, self._identified, now)

@@ -45,7 +45,9 @@ def tls_context(config: ConsumerConfig) -> ssl.SSLContext | None:
 
     Reads the files that options name. Raises ``ValueError`` that names the option whose file cannot be read or used.
     """
-    if not config.uses_tls or config.ssl_context is not None:
+    if not config.uses_tls:
+        return None  # also if there is a context: with this security_protocol it has no effect, as a warning says
+    if config.ssl_context is not None:
         return config.ssl_context
     context = verifying_context()
     context.check_hostname = config.ssl_check_hostname

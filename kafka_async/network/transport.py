@@ -14,7 +14,7 @@ import ipaddress
 import os
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol, cast, runtime_checkable
 
@@ -366,26 +366,50 @@ class StreamTransport:
         await anyio.aclose_forcefully(self._stream)
 
 
-async def bootstrap_nodes(config: ConsumerConfig) -> list[Node]:
-    """Return the servers to start from, numbered -1, -2, ...
+def bootstrap_nodes(config: ConsumerConfig) -> list[Node]:
+    """Return the servers to start from, numbered -1, -2, ..."""
+    return [Node(-number, host, port) for number, (host, port) in enumerate(dict.fromkeys(config.bootstrap_servers), start=1)]
 
-    With ``client_dns_lookup="resolve_canonical_bootstrap_servers_only"`` each address of each server becomes a server of its own
-    under its canonical name (KIP-235); a name that does not resolve stays as it is and fails when it is connected to.
+
+def by_canonical_names(
+    config: ConsumerConfig, factory: TransportFactory, found: Callable[[str, int, Collection[str]], None]
+) -> TransportFactory:
+    """Return ``factory``, or with ``client_dns_lookup="resolve_canonical_bootstrap_servers_only"`` one that looks names up first.
+
+    ``found`` hears which hosts a server to start from stands for (KIP-235), and then has these connected to in its place.
     """
-    servers = list(config.bootstrap_servers)
-    if config.client_dns_lookup == "resolve_canonical_bootstrap_servers_only":
-        timeout = config.socket_connection_setup_timeout_ms / 1000
-        servers = [server for host, port in servers for server in await _canonical(host, port, timeout)]
-    return [Node(-number, host, port) for number, (host, port) in enumerate(dict.fromkeys(servers), start=1)]
+    if config.client_dns_lookup != "resolve_canonical_bootstrap_servers_only":
+        return factory
+    return CanonicalConnector(factory, frozenset(config.bootstrap_servers), found)
 
 
-async def _canonical(host: str, port: int, timeout: float) -> list[tuple[str, int]]:
+@frozen
+class CanonicalConnector:
+    """A ``TransportFactory`` that finds out for which hosts the servers to start from stand, each time that one is connected to.
+
+    So a name that is not there yet, or stands for other hosts later, is no matter of the first moment.
+    """
+
+    factory: TransportFactory
+    servers: frozenset[tuple[str, int]]
+    found: Callable[[str, int, Collection[str]], None]
+
+    async def __call__(self, host: str, port: int, *, timeout: float, attempt: int) -> Transport | Pushing:
+        """See ``TransportFactory``."""
+        if (host, port) in self.servers and (names := await _canonical(host, port, timeout)):
+            # If they take the place of this host, the attempt is shut. It goes on if the host is a known broker's as well.
+            self.found(host, port, names)
+        return await self.factory(host, port, timeout=timeout, attempt=attempt)
+
+
+async def _canonical(host: str, port: int, timeout: float) -> list[str]:
+    """Return the canonical names of all addresses of a host; none if they cannot be looked up: the connection says why."""
     try:
         with _translated(host), anyio.fail_after(timeout):
             addresses = await _resolve(host, port, timeout)
-            return [((await anyio.getnameinfo((ip, port)))[0], port) for _, ip, _ in addresses]
+            return [(await anyio.getnameinfo((ip, port)))[0] for _, ip, _ in addresses]
     except KafkaConnectionError:
-        return [(host, port)]
+        return []
 
 
 async def _resolve(host: str, port: int, timeout: float) -> list[_Address]:
@@ -396,8 +420,12 @@ async def _resolve(host: str, port: int, timeout: float) -> list[_Address]:
     else:  # an address needs no resolver, and no thread to call it from
         await pause()
         return [(socket.AF_INET if ip.version == 4 else socket.AF_INET6, host, port)]
-    with _translated(f"{host}:{port}"), anyio.fail_after(timeout):
-        found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    with _translated(f"{host}:{port}"):
+        try:
+            with anyio.fail_after(timeout):
+                found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except TimeoutError as error:  # no connection was tried yet: the server that knows the name does not answer
+            raise NameResolutionError(f"{host}:{port}: the name was not resolved within {timeout:.3g} s") from error
     return list(dict.fromkeys((family, address[0], address[1]) for family, _, _, _, address in found))
 
 

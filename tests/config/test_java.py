@@ -29,6 +29,19 @@ def test_a_file_of_javas_is_read_with_its_words(written: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "option", "value"),
+    [
+        ("security.protocol=Plaintext", "security_protocol", "PLAINTEXT"),
+        ("group.protocol=Consumer", "group_protocol", "consumer"),
+        ("metadata.recovery.strategy=REBOOTSTRAP", "metadata_recovery_strategy", "rebootstrap"),
+        ("metadata.recovery.strategy=None", "metadata_recovery_strategy", "none"),
+    ],
+)
+def test_words_that_java_takes_in_any_case_are_taken_in_any_case(text: str, option: str, value: str, written: Any) -> None:
+    assert getattr(ConsumerConfig.from_properties(written(text)), option) == value
+
+
+@pytest.mark.parametrize(
     ("retriever", "grant"),
     [
         ("", "client_credentials"),

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 from kafka_async import KafkaConsumer
 from kafka_async.config import ConsumerConfig
 from kafka_async.errors import AuthenticationFailedError, SslAuthenticationError, TlsHandshakeError
+from kafka_async.network import TcpConnector
 from kafka_async.network.tls import tls_context, tls_error
 
 KEY_PASSWORD = "opens-the-key"
@@ -102,6 +103,13 @@ def server_context(files: Files, *, asks: bool = False) -> ssl.SSLContext:
 
 def test_without_tls_there_is_no_context() -> None:
     assert tls_context(ConsumerConfig.from_options({})) is None
+
+
+@pytest.mark.filterwarnings("ignore:no effect with security_protocol='PLAINTEXT'. ssl_context:UserWarning")
+def test_a_context_makes_no_plain_connection_speak_tls() -> None:
+    config = ConsumerConfig.from_options({"security_protocol": "PLAINTEXT", "ssl_context": ssl.create_default_context()})
+    assert tls_context(config) is None
+    assert TcpConnector.from_config(config).ssl_context is None
 
 
 def test_the_defaults_verify_certificate_and_name_and_speak_nothing_old() -> None:

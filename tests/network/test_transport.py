@@ -19,7 +19,7 @@ from anyio.streams.tls import TLSStream
 from attrs import define, field
 
 from kafka_async.config import ConsumerConfig
-from kafka_async.errors import AuthenticationFailedError, KafkaConnectionError
+from kafka_async.errors import AuthenticationFailedError, KafkaConnectionError, NameResolutionError
 from kafka_async.model import Node
 from kafka_async.network import (
     NetworkClientDelegate,
@@ -29,6 +29,7 @@ from kafka_async.network import (
     Transport,
     UnsentRequest,
     bootstrap_nodes,
+    by_canonical_names,
 )
 from kafka_async.network.transport import StreamTransport
 from kafka_async.wire import Api
@@ -272,6 +273,20 @@ def test_a_name_that_does_not_resolve_says_so(run: Run, monkeypatch: pytest.Monk
     run(main)
 
 
+def test_a_name_server_that_does_not_answer_is_named_as_the_cause(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def getaddrinfo(host: str, port: int, **options: Any) -> list[Any]:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    monkeypatch.setattr(anyio, "getaddrinfo", getaddrinfo)
+
+    async def main() -> None:
+        with pytest.raises(NameResolutionError, match=r"^b:9092: the name was not resolved within 0\.02 s$"):
+            await connect("b", 9092, timeout=0.02)
+
+    run(main)
+
+
 @pytest.mark.parametrize("port", [0, -1, 65536])
 def test_a_port_from_bad_metadata_is_an_error_of_ours(port: int) -> None:
     async def main() -> None:
@@ -318,37 +333,81 @@ def test_socket_options_are_set() -> None:
 
 
 def test_bootstrap_servers_get_negative_ids() -> None:
-    async def main() -> None:
-        config = ConsumerConfig.from_options({"bootstrap_servers": "a:1,b:2"})
-        assert await bootstrap_nodes(config) == [Node(-1, "a", 1), Node(-2, "b", 2)]
-
-    anyio.run(main)
+    config = ConsumerConfig.from_options({"bootstrap_servers": "a:1,b:2,a:1"})
+    assert bootstrap_nodes(config) == [Node(-1, "a", 1), Node(-2, "b", 2)]
 
 
-def test_canonical_names_replace_bootstrap_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+CANONICAL = "resolve_canonical_bootstrap_servers_only"
+
+
+def named(monkeypatch: pytest.MonkeyPatch, *, fails: bool = False) -> None:
+    """Addresses have names that end in their last number."""
+
     async def getnameinfo(address: tuple[str, int], flags: int = 0) -> tuple[str, str]:
+        if fails:
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
         return f"host-{address[0].rsplit('.')[-1]}.example", str(address[1])
 
-    resolve_to(monkeypatch, "127.0.0.1", "127.0.0.2")
     monkeypatch.setattr(anyio, "getnameinfo", getnameinfo)
 
+
+async def looked_up(*servers: tuple[str, int], lookup: str = CANONICAL) -> tuple[list[Any], list[Any]]:
+    """Connect to servers, of which ``a:1`` is one to start from; return what names were found, and what was connected to then."""
+    found: list[Any] = []
+    connected: list[Any] = []
+
+    async def connector(host: str, port: int, *, timeout: float, attempt: int) -> Any:
+        connected.append((host, port))
+
+    config = ConsumerConfig.from_options({"bootstrap_servers": "a:1", "client_dns_lookup": lookup})
+    factory = by_canonical_names(config, connector, lambda host, port, names: found.append((host, port, names)))
+    for host, port in servers:
+        await factory(host, port, timeout=5.0, attempt=0)
+    return found, connected
+
+
+def test_canonical_names_are_found_for_bootstrap_servers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolve_to(monkeypatch, "127.0.0.1", "127.0.0.2")
+    named(monkeypatch)
+
     async def main() -> None:
-        options = {"bootstrap_servers": "a:1", "client_dns_lookup": "resolve_canonical_bootstrap_servers_only"}
-        config = ConsumerConfig.from_options(options)
-        assert await bootstrap_nodes(config) == [Node(-1, "host-1.example", 1), Node(-2, "host-2.example", 1)]
+        found, connected = await looked_up(("a", 1), ("b", 1), ("a", 2))
+        assert found == [("a", 1, ["host-1.example", "host-2.example"])]
+        assert connected == [("a", 1), ("b", 1), ("a", 2)]
+        assert (await looked_up(("a", 1), lookup="use_all_dns_ips"))[0] == []
 
     anyio.run(main)
 
 
-def test_a_bootstrap_server_without_a_canonical_name_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_canonical_names_are_looked_up_anew_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    addresses = ["127.0.0.1", "127.0.0.2"]
+
     async def getaddrinfo(host: str, port: int, **options: Any) -> list[Any]:
-        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (addresses.pop(0), port))]
 
     monkeypatch.setattr(anyio, "getaddrinfo", getaddrinfo)
+    named(monkeypatch)
 
     async def main() -> None:
-        options = {"bootstrap_servers": "a:1", "client_dns_lookup": "resolve_canonical_bootstrap_servers_only"}
-        assert await bootstrap_nodes(ConsumerConfig.from_options(options)) == [Node(-1, "a", 1)]
+        found, _ = await looked_up(("a", 1), ("a", 1))
+        assert found == [("a", 1, ["host-1.example"]), ("a", 1, ["host-2.example"])]
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize("missing", ["address", "name"])
+def test_a_bootstrap_server_without_a_canonical_name_is_connected_to(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    resolve_to(monkeypatch, "127.0.0.1")
+    named(monkeypatch, fails=missing == "name")
+    if missing == "address":
+
+        async def getaddrinfo(host: str, port: int, **options: Any) -> list[Any]:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+        monkeypatch.setattr(anyio, "getaddrinfo", getaddrinfo)
+
+    async def main() -> None:
+        assert await looked_up(("a", 1)) == ([], [("a", 1)])
 
     anyio.run(main)
 
@@ -506,8 +565,9 @@ def test_a_handshake_that_never_ends_is_bounded(run: Run, trusting: TcpConnector
 
     async def main() -> None:
         async with Serving(mute) as server:
-            with pytest.raises(KafkaConnectionError, match="no connection in time"):
+            with pytest.raises(KafkaConnectionError, match="no connection in time") as caught:
                 await connect("127.0.0.1", server.port, trusting, timeout=0.02)
+            assert not isinstance(caught.value, NameResolutionError)
 
     run(main)
 

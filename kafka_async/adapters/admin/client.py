@@ -25,6 +25,7 @@ from ...network import (
     UnsentRequest,
     authenticators,
     bootstrap_nodes,
+    by_canonical_names,
     exposure,
     unable_to_bootstrap,
 )
@@ -62,8 +63,8 @@ class Client:
         """Yield a client that knows the cluster's brokers.
 
         Raises ``KafkaTimeoutError`` if no broker answers within ``request_timeout_ms``, ``KafkaConnectionError`` for names that
-        cannot be resolved, ``AuthenticationFailedError``. With ``fail_fast`` raises ``NoBrokersAvailable`` as soon as each server
-        was tried and none could be reached.
+        cannot be resolved, ``AuthenticationFailedError``, ``ValueError`` for files of TLS that cannot be used. With ``fail_fast``
+        raises ``NoBrokersAvailable`` as soon as each server was tried and none could be reached.
         """
         loop = running_loop()
         # Transports on asyncio tell the delegate what came from outside of any task, where anyio's clock does not answer.
@@ -71,9 +72,10 @@ class Client:
         failure: Exception | None = None
         if (exposed := exposure(config)) is not None:
             client.trace(Fault(now=client.clock(), text=exposed))
-        client._delegate.set_bootstrap(await bootstrap_nodes(config))
+        factory = transport_factory or TcpConnector.from_config(config)  # out here: the task group would wrap what it raises
+        factory = by_canonical_names(config, factory, client._replace_bootstrap)
+        client._delegate.set_bootstrap(bootstrap_nodes(config))
         async with anyio.create_task_group() as tasks:
-            factory = transport_factory or TcpConnector.from_config(config)
             runner = ConnectionRunner(client._delegate, tasks, factory, client.clock, client._signal.wake)
             tasks.start_soon(client._run, runner, name="kafka_async requests")
             try:
@@ -169,6 +171,10 @@ class Client:
             plan = self._delegate.plan(self.clock())
             runner.perform(plan)
             await self._signal.wait(ticket, plan.wake_at - self.clock())
+
+    def _replace_bootstrap(self, host: str, port: int, names: Collection[str]) -> None:
+        self._delegate.replace_bootstrap(host, port, names, self.clock())
+        self._signal.wake()
 
     async def _find_brokers(self, *, fail_fast: bool) -> None:
         self._know(await self.ask(MetadataRequest(topics=(), allow_auto_topic_creation=False), fail_fast=fail_fast))

@@ -3,7 +3,7 @@
 What changed is worth an event, and partitions that have been missing for too long.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ...config import ConsumerConfig
@@ -59,6 +59,8 @@ class ClusterReports:
     network: Network = field(repr=False)
     trace: Listener = field(repr=False)
     buffer: FetchBuffer | None = field(default=None, repr=False)
+    assigned_elsewhere: Callable[[], Collection[TopicPartition]] | None = field(default=None, repr=False)
+    """Returns what is assigned where there are no positions: in share groups ``subscription`` is empty."""
     _version: int = field(default=-1, init=False)
     _published: ClusterDescription | None = field(default=None, init=False)
     _unreachable_since: float | None = field(default=None, init=False)
@@ -96,7 +98,7 @@ class ClusterReports:
 
     def _report_missing(self, now: float) -> None:
         """A partition that its topic lacks may be about to appear; the caller gets an error after each request timeout."""
-        assigned = self.subscription.partitions
+        assigned = self._assigned()
         found = {partition: error for partition in assigned if (error := self.cluster.missing(partition)) is not None}
         # A topic that is gone altogether says nothing about its partitions: they are still missing.
         self._update(self._missing, found, [partition for partition in assigned if not self._has_partitions(partition.topic)], now)
@@ -112,7 +114,7 @@ class ClusterReports:
 
     def _report_leaderless(self, now: float) -> None:
         """Nothing is asked of a partition without a leader, so nothing else would say why no records come."""
-        led_by_none = [partition for partition in self.subscription.partitions if self.cluster.leader(partition) is None]
+        led_by_none = [partition for partition in self._assigned() if self.cluster.leader(partition) is None]
         found = {partition: error for partition in led_by_none if (error := self.cluster.leaderless(partition)) is not None}
         # A topic that is gone altogether has no leaders either: it ends nothing.
         self._update(self._leaderless, found, led_by_none, now)
@@ -121,7 +123,7 @@ class ClusterReports:
     def _update(
         self, outage: _PartitionTrouble, found: Mapping[TopicPartition, KafkaError], unknown: Collection[TopicPartition], now: float
     ) -> None:
-        if back := outage.update(found, unknown, self.subscription.partitions, now):
+        if back := outage.update(found, unknown, self._assigned(), now):
             self.trace(Recovered(now=now, outage=outage.name, subject="fetch", partitions=back))
 
     def _trace(self, outage: _PartitionTrouble, partitions: Collection[TopicPartition], now: float) -> None:
@@ -135,6 +137,9 @@ class ClusterReports:
             found = self._missing.lasting(now) | self._leaderless.lasting(now)
             if found or self.buffer.unavailable:
                 self.buffer.unavailable = found
+
+    def _assigned(self) -> Collection[TopicPartition]:
+        return self.subscription.partitions if self.assigned_elsewhere is None else self.assigned_elsewhere()
 
     def _has_partitions(self, topic: str) -> bool:
         known = self.cluster.topics.get(topic)

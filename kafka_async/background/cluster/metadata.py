@@ -264,10 +264,15 @@ class MetadataManager:
 
     def _rebootstraps_at(self) -> float:
         """Return when metadata has been requested in vain for too long; ``NEVER`` if that does not count."""
-        since = self.schedule.needed_since
-        if since is None or not self._rebootstraps or not self.cluster.nodes:
-            return NEVER  # a failing broker makes metadata needed; while they are not needed, nothing has failed
+        since = self.schedule.asked_since
+        if since is None or not self._may_rebootstrap:
+            return NEVER
         return since + self.config.metadata_recovery_rebootstrap_trigger_ms / 1000
+
+    @property
+    def _may_rebootstrap(self) -> bool:
+        """A failing broker makes metadata needed; while they are not needed, nothing has failed."""
+        return self._rebootstraps and bool(self.cluster.nodes) and self.schedule.needed_since is not None
 
     def _maybe_rebootstrap(self, now: float) -> None:
         """Forget the brokers when none of them answers any more, so that the bootstrap servers are asked (KIP-899)."""
@@ -275,13 +280,10 @@ class MetadataManager:
         if misrouted is not None and self.cluster.nodes and now >= self._misled_at + self.config.request_timeout_ms / 1000:
             self._misled_at = now  # not for each attempt: brokers that are found as before are led to as before
             self._rebootstrap(now, str(misrouted), misled=True)
-        due_at = self._rebootstraps_at()
-        if due_at == NEVER:
-            return
-        if not self.network.has_usable_node(now):
+        if self._may_rebootstrap and not self.network.has_usable_node(now):
             self._rebootstrap(now, "none of the known brokers can be reached")
-        elif due_at <= now:
-            self._rebootstrap(now, f"no metadata for {now - (self.schedule.needed_since or now):.0f} s")
+        elif self._rebootstraps_at() <= now:
+            self._rebootstrap(now, f"no metadata for {now - (self.schedule.asked_since or now):.0f} s")
 
     def _maybe_give_up(self, now: float) -> None:
         """Fail the look-ups that want a fast answer when every bootstrap server was tried and none could be reached."""

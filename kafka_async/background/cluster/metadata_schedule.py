@@ -18,6 +18,8 @@ class MetadataSchedule:
     """When the last useful answer came."""
     needed: bool = field(default=True, init=False)
     needed_since: float | None = field(default=None, init=False)
+    asked_since: float | None = field(default=None, init=False)
+    """When the first request was sent since the last useful answer. Before it nothing has failed: the pause is ours."""
     new_topics: bool = field(default=False, init=False)
     """Topics are wanted that were never requested before: no backoff applies to them."""
     wishes: int = field(default=0, init=False)
@@ -35,9 +37,12 @@ class MetadataSchedule:
         """From now on everything has to be asked again."""
         self.needed = True
         self.needed_since = now
+        self.asked_since = None
 
     def request_sent(self, now: float) -> None:
         """A request is on its way."""
+        if self.asked_since is None:
+            self.asked_since = now
         soon = self.updated_at is not None and now - self.updated_at <= 2 * self.config.retry_backoff_max
         self._repeats = self._repeats + 1 if self.needed and soon else 0
         self.needed = False
@@ -46,6 +51,7 @@ class MetadataSchedule:
     def answered(self, now: float) -> None:
         """A useful answer came. What it leaves open is needed after this."""
         self.updated_at = now
+        self.asked_since = None
 
     def settled(self, now: float) -> None:
         """The answer was taken over; what it left open is needed from now on."""

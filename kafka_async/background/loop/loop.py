@@ -9,7 +9,7 @@ It wakes only when a deadline falls due, a connection has something or the appli
 import random
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
@@ -26,6 +26,7 @@ from ...network import (
     TcpConnector,
     TransportFactory,
     bootstrap_nodes,
+    by_canonical_names,
 )
 from ...network.waiting import LoopSignal, loop_clock
 from ...trace import Fault, Listener
@@ -143,9 +144,10 @@ class BackgroundLoop:
         try:
             if (exposed := _exposure(self.config)) is not None:
                 self.trace(Fault(now=self.clock(), text=exposed))
-            self._delegate.set_bootstrap(await bootstrap_nodes(self.config))
+            self._delegate.set_bootstrap(bootstrap_nodes(self.config))
+            factory = by_canonical_names(self.config, self._factory, self._replace_bootstrap)
             async with anyio.create_task_group() as connections:
-                runner = ConnectionRunner(self._delegate, connections, self._factory, self.clock, self.wake)
+                runner = ConnectionRunner(self._delegate, connections, factory, self.clock, self.wake)
                 await self._turn_until_stopped(runner)
                 await self._send_final_requests(runner)
                 connections.cancel_scope.cancel()
@@ -177,6 +179,10 @@ class BackgroundLoop:
         else:
             self._delegate.disconnect_all(now, self.background.metadata.cluster.former_nodes.values())
         self.wake()  # that ended requests, after their managers had been polled
+
+    def _replace_bootstrap(self, host: str, port: int, names: Collection[str]) -> None:
+        self._delegate.replace_bootstrap(host, port, names, self.clock())
+        self.wake()
 
     async def _sleep(self, ticket: int, wake_at: float) -> None:
         """Wait until something happens or the deadline falls due; log it if the event loop took much longer."""

@@ -204,7 +204,9 @@ def assembly(exchange: Exchange, settings: ShareSettings) -> Assembly:
             coordinator=coordinator,
             membership=membership,
             fetch=fetch,
-            cluster_reports=ClusterReports(config, handler, metadata.cluster, subscription, network, trace),
+            cluster_reports=ClusterReports(
+                config, handler, metadata.cluster, subscription, network, trace, assigned_elsewhere=lambda: fetch.partitions
+            ),
             loop_state=loop_state,
             telemetry=telemetry_of(config, environment),
         )

@@ -1,3 +1,4 @@
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -106,6 +107,33 @@ async def test_no_broker_at_all_is_an_error_after_the_request_timeout() -> None:
             pass
     assert anyio.current_time() == pytest.approx(2, abs=0.1)
     await settle(cluster)
+
+
+@virtual
+async def test_a_server_to_start_from_is_asked_under_its_canonical_names_if_so_wished(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def getaddrinfo(host: str, port: int, **options: Any) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in ("10.0.0.0", "10.0.0.1")]
+
+    async def getnameinfo(address: tuple[str, int], flags: int = 0) -> tuple[str, str]:
+        return f"b{address[0][-1]}", str(address[1])
+
+    monkeypatch.setattr(anyio, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(anyio, "getnameinfo", getnameinfo)
+    cluster = FakeCluster(size=2)
+    lookup = {"bootstrap_servers": "alias:9092", "client_dns_lookup": "resolve_canonical_bootstrap_servers_only"}
+
+    async with Client.connect(config(cluster, **lookup), cluster.network, fail_fast=True) as client:  # knows no "alias"
+        assert client.nodes == (0, 1)
+    await settle(cluster)
+
+
+@virtual
+async def test_a_file_of_tls_that_cannot_be_used_is_an_error_about_its_option() -> None:
+    options = {"security_protocol": "SSL", "ssl_cafile": "/nowhere/ca.pem"}
+
+    with pytest.raises(ValueError, match=r"ssl_cafile='/nowhere/ca.pem': cannot read the file"):
+        async with Client.connect(config(FakeCluster(), **options)):
+            pass
 
 
 @virtual

@@ -2,6 +2,7 @@
 
 import logging
 import re
+import socket
 from typing import Any
 
 import anyio
@@ -14,6 +15,7 @@ from kafka_async.errors import (
     CoordinatorLoadInProgressError,
     IllegalStateError,
     InvalidTopicError,
+    KafkaConnectionError,
     KafkaTimeoutError,
     NameResolutionError,
     NoBrokersAvailable,
@@ -23,6 +25,7 @@ from kafka_async.errors import (
 )
 from kafka_async.testing.simulation import HANG, KAFKA_4_3, Drop, FakeCluster
 from kafka_async.testing.simulation.config_admin import BrokerSettings
+from kafka_async.trace import ConnectionOpened, TraceEvent
 from kafka_async.wire import Api
 
 from ..support import cancelled_at, consumer_on, filled, numbers, read_values, settle, virtual, watched
@@ -138,6 +141,63 @@ async def test_names_that_are_not_there_yet_are_tried_again_as_long_as_wished(ti
         await consumer.start()
     assert isinstance(caught.value.__cause__, NameResolutionError)
     assert ends_at <= anyio.current_time() + 0.3 < ends_at + 1.5
+
+
+@virtual
+async def test_a_name_server_that_does_not_answer_is_asked_again_as_long_as_wished(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def getaddrinfo(host: str, port: int, **options: Any) -> list[Any]:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    monkeypatch.setattr(anyio, "getaddrinfo", getaddrinfo)
+    options: Any = {"bootstrap_servers": "b0:9092", "bootstrap_resolve_timeout_ms": 60_000, "default_api_timeout_ms": 600_000}
+    with pytest.raises(NoBrokersAvailable, match="b0:9092: the name was not resolved within") as caught:
+        await KafkaConsumer("t", **options).start()
+    assert isinstance(caught.value.__cause__, NameResolutionError)
+    assert 60 <= anyio.current_time() < 120
+
+
+@virtual
+async def test_canonical_names_are_taken_when_they_are_there_and_anew_when_all_brokers_are_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster, (tp, *_) = filled()
+    seen: list[TraceEvent] = []
+    hosts: list[str] = []  # for which "alias" stands, and that can be reached
+
+    async def getaddrinfo(host: str, port: int, **options: Any) -> list[Any]:
+        if not hosts:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.1", port))]
+
+    async def getnameinfo(address: tuple[str, int], flags: int = 0) -> tuple[str, str]:
+        return hosts[0], str(address[1])
+
+    async def connect(host: str, port: int, *, timeout: float, attempt: int) -> Any:
+        if not hosts:
+            raise NameResolutionError(f"{host}:{port}: the name cannot be resolved: not known")
+        if host not in ("alias", *hosts):
+            raise KafkaConnectionError(f"{host}:{port}: Connection refused")
+        return await cluster.network(hosts[0], port, timeout=timeout, attempt=attempt)
+
+    monkeypatch.setattr(anyio, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(anyio, "getnameinfo", getnameinfo)
+    lookup: Any = "resolve_canonical_bootstrap_servers_only"
+    options: Any = {"bootstrap_servers": "alias:9092", "client_dns_lookup": lookup, "bootstrap_resolve_timeout_ms": 60_000}
+    consumer = KafkaConsumer("t", transport_factory=connect, auto_offset_reset="earliest", trace=seen.append, **options)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(consumer.start)
+        await anyio.sleep(5)
+        hosts.append("b0")
+    assert await read_values(consumer, 20) == numbers(20)
+    cluster.brokers[0].listens("c0", 9092)
+    hosts[:] = ["c0"]
+    cluster.disconnect(0)
+    cluster.fill(tp, 5)
+    assert len(await read_values(consumer, 5, seconds=60)) == 5
+    await consumer.stop()
+    opened = {event.node.partition(":")[0] for event in seen if isinstance(event, ConnectionOpened)}
+    assert opened == {"b0", "c0"}, "a login to the alias would be for another service"
 
 
 @virtual

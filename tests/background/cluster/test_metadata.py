@@ -329,6 +329,25 @@ def test_it_bootstraps_again_when_metadata_does_not_come_for_long() -> None:
     assert world.background.metadata.cluster.nodes == {}
 
 
+def test_its_own_pauses_are_no_time_without_metadata() -> None:
+    world = World(metadata_recovery_rebootstrap_trigger_ms=1000)
+    world.send(SubscribeTopics(topics=frozenset("t")))
+    missing = MetadataResponseTopic(name="t", error_code=3)
+    world.learn(missing)
+    now = 0.0
+    for _ in range(10):  # a topic that does not exist is asked for at growing intervals, up to a second
+        now = until(world, lambda: bool(world.waiting(MetadataRequest)), now)
+        world.answer(MetadataRequest, cluster(missing), now)
+    assert now > 5
+    assert world.background.metadata.cluster.nodes
+    asked_at = until(world, lambda: bool(world.waiting(MetadataRequest)), now)
+    world.poll(asked_at + 0.9)
+    assert world.background.metadata.cluster.nodes
+    world.poll(asked_at + 1.0)
+    assert world.background.metadata.cluster.nodes == {}
+    assert [event.text for event in world.seen if isinstance(event, Fault)][-1].startswith("no metadata for 1 s")
+
+
 def test_it_bootstraps_again_when_the_broker_says_so() -> None:
     world = known()
     world.background.metadata.request_update(5.0)

@@ -22,6 +22,7 @@ from kafka_async.events import (
     Unsubscribe,
 )
 from kafka_async.model import ConsumerState, TopicPartition
+from kafka_async.trace import Fault, Recovered, Unassigned
 from kafka_async.wire.messages import (
     FindCoordinatorRequest,
     MetadataRequest,
@@ -33,7 +34,7 @@ from kafka_async.wire.messages import (
 )
 from tests.background.support import cluster, described
 
-from .world import TP, World, accept, acknowledged, acquired, fetched
+from .world import TP, World, accept, acknowledged, acquired, fetched, taken_in
 
 
 def changes(world: World) -> list[GroupChanged]:
@@ -69,6 +70,27 @@ def test_unsubscribing_leaves_the_group_and_is_answered_then() -> None:
     world.poll(1.0)
     assert call.done
     assert world.background.fetch.partitions == frozenset()
+
+
+def test_assigned_partitions_without_a_leader_are_said_until_they_have_one_or_leave() -> None:
+    world = World()
+    world.joined(0, 1, leaders=(-1, -1))
+
+    def learn(now: float, *leaders: int) -> list[tuple[type, frozenset[TopicPartition]]]:
+        """The cluster is asked and answers; return what is said of partitions then."""
+        world.seen.clear()
+        world.background.metadata.request_update(now)
+        world.poll(now)
+        world.answer(MetadataRequest, cluster(described("t", leaders)), now)
+        world.poll(now)
+        return [(type(event), event.partitions) for event in world.seen if isinstance(event, (Fault, Recovered, Unassigned))]
+
+    both = frozenset((TP, TopicPartition("t", 1)))
+    learn(2.0, -1, -1)
+    assert learn(5.0, -1, -1) == [(Fault, both)]
+    assert learn(7.0, 1, -1) == [(Recovered, frozenset((TP,))), (Fault, both - {TP})]
+    world.answer(ShareGroupHeartbeatRequest, taken_in(0, epoch=2), 8.0)
+    assert learn(10.0, 1, -1) == []
 
 
 def test_a_look_up_is_answered_from_the_clusters_answer_and_fails_at_its_deadline() -> None:
