@@ -423,7 +423,7 @@ class KafkaConsumer(Generic[K, V]):
         event: SubscribeRegex | SubscribeTopics | SubscribePattern
         number = self._parts.inbox.subscription + 1
         if isinstance(pattern, SubscriptionPattern):
-            if self._parts.config.group_id is None or self._parts.config.group_protocol == "classic":
+            if self._parts.config.group_id is None or self._parts.config.decided_protocol == "classic":
                 raise IllegalOperation(
                     "a SubscriptionPattern is evaluated by the coordinator: it needs a group_id and its protocol"
                 )

@@ -254,13 +254,17 @@ class ClassicMembership:
 
     def poll_on_close(self, now: float) -> Poll:
         """Return the LeaveGroup of a dynamic member. It must follow the last commits on the connection that they share."""
+        parting = tuple(request for request in self._outbox if request.final)
+        self._outbox.clear()
         if not self.is_leaving:
             if not must_leave(self._session.identity):
-                return Poll()
+                return Poll(parting)
             self.leave(None, now)
             self._standing.reason = "the consumer is being closed"
         node = self._lookup.last_known
-        return Poll() if node is None or self._coordinator_request.in_flight else Poll((self._leave_request(node, now),))
+        if node is None or self._coordinator_request.in_flight:
+            return Poll(parting)
+        return Poll((*parting, self._leave_request(node, now)))
 
     def _next(self, now: float) -> tuple[UnsentRequest | None, float]:
         match self._standing.state:
@@ -363,6 +367,7 @@ class ClassicMembership:
         if chosen is None:
             text = f"the group speaks {response.protocol_name!r} of type {response.protocol_type!r}"
             ours = [assignor.name for assignor in self._division.assignors]
+            self._session.become(evolve(self._session.identity, member_id=response.member_id))  # it counts us in
             self._fail(InconsistentGroupProtocolError(f"{text}; this member offers {ours}"), now)
             return
         try:
@@ -645,6 +650,7 @@ class ClassicMembership:
             self._proposals.give_up(held, lost=True)
 
     def _fail(self, error: KafkaError, now: float) -> None:
+        self._part(error, now)
         held = self._proposals.held
         self._session.become(Identity(instance_id=self.config.group_instance_id))
         self._proposals.forget_generation()
@@ -656,6 +662,15 @@ class ClassicMembership:
             self._proposals.give_up(held, lost=True)
         self._parting.done()
         self.host.publish_error(error, final=True)
+
+    def _part(self, error: KafkaError, now: float) -> None:
+        """Leave unless that was sent: the coordinator may count us in, and others would wait for the session to end (promise 8)."""
+        who, channel, node = self._session.identity, self.channel, self._lookup.last_known
+        if self.is_leaving:
+            who, channel = self._parting.who, self._parting.channel
+        is_over = isinstance(error, FencedInstanceIdError) or (self.is_leaving and self._coordinator_request.in_flight)
+        if node is not None and must_leave(who) and not is_over:
+            self._outbox.append(leave(self.config, who, str(error), node, now, channel=channel, on_done=_ignored))
 
 
 def _ignored(outcome: object, now: float) -> None:
