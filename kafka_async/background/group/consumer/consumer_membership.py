@@ -224,8 +224,9 @@ class ConsumerMembership:
     def poll(self, now: float) -> Poll:
         self._conversation.polled_at = now
         poll = self._poll(now)
-        parting = self._conversation.take_parting()
-        return Poll(parting + poll.requests, poll.wake_at) if parting else poll
+        if not self._conversation.parting:
+            return poll
+        return Poll(self._conversation.take_parting() + poll.requests, poll.wake_at)
 
     def _poll(self, now: float) -> Poll:
         if self.member_state is MemberState.AWAY and self._reading.reads_again(self.host.progress()):

@@ -139,16 +139,16 @@ class Conversation:
     flying: list[Sent] = field(factory=list, init=False)
     polled_at: float = field(default=0.0, init=False)
     """When a heartbeat could last have been sent."""
-    _parting: tuple[UnsentRequest, ...] = field(default=(), init=False)
+    parting: tuple[UnsentRequest, ...] = field(default=(), init=False)
     """What a member that was refused still has to send; its answer is not awaited."""
 
     def part(self, request: UnsentRequest) -> None:
         """Send this at the next opportunity, whatever becomes of the member until then."""
-        self._parting = (request,)
+        self.parting = (request,)
 
     def take_parting(self) -> tuple[UnsentRequest, ...]:
         """Return what is still to be sent, once."""
-        parting, self._parting = self._parting, ()
+        parting, self.parting = self.parting, ()
         return parting
 
     @property

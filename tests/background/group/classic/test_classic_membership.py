@@ -195,28 +195,6 @@ def test_a_protocol_that_was_not_offered_is_fatal() -> None:
     assert w.sent(0.3) == []
 
 
-@pytest.mark.parametrize("stops", [False, True])
-def test_a_member_that_is_refused_for_good_leaves_so_that_others_get_its_partitions_at_once(stops: bool) -> None:
-    w = world().settle(0.0, A0)
-    w.member.subscribe(Subscription(regex="a.*"), 1.0)
-    assert w.member.state is ConsumerState.FATAL
-    (request,) = w.member.poll_on_close(1.0).requests if stops else w.turn(1.0).requests
-    assert (request.name, request.final, request.channel) == ("LeaveGroup", True, GROUP)
-    assert (w.turn(1.1).requests, w.member.poll_on_close(1.1).requests) == ((), ())
-
-
-@pytest.mark.parametrize("sent", [False, True])
-def test_a_subscription_that_is_refused_while_the_member_leaves_does_not_keep_it_in_the_group(sent: bool) -> None:
-    w = world().settle(0.0, A0)
-    w.host.have = frozenset()
-    w.member.leave(None, 1.0)
-    if sent:
-        assert w.sent(1.0) == ["LeaveGroup"]
-    w.member.subscribe(Subscription(regex="a.*"), 1.0)
-    assert (w.member.state, w.sent(1.0)) == (ConsumerState.FATAL, [] if sent else ["LeaveGroup"])
-    assert [member.member_id for member in w.message("LeaveGroup").members] == [ME]
-
-
 def test_no_coordinator_no_request_and_no_spin() -> None:
     w = world()
     w.coordinator.coordinator = None
