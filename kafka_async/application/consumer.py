@@ -411,7 +411,8 @@ class KafkaConsumer(Generic[K, V]):
 
         With a ``group_id`` the group shares the partitions; without one this consumer reads all of them. Raises ``TypeError``
         unless exactly one of topics and pattern is given, ``ValueError`` for invalid topic names or patterns,
-        ``IllegalStateError`` after ``assign``.
+        ``IllegalStateError`` after ``assign``, ``IllegalOperation`` for a ``SubscriptionPattern`` without a ``group_id`` or with
+        options that only the classic protocol has.
         """
         self._parts.guard.check_open()
         if self._parts.subscribed.by_user:

@@ -33,8 +33,8 @@ CONSUMERS = {
     *(Api.JOIN_GROUP, Api.HEARTBEAT, Api.SYNC_GROUP, Api.OFFSET_FOR_LEADER_EPOCH, Api.CONSUMER_GROUP_HEARTBEAT),
     *(Api.LEAVE_GROUP, Api.DESCRIBE_CONFIGS, Api.GET_TELEMETRY_SUBSCRIPTIONS, Api.PUSH_TELEMETRY),
 }
-"""What the background of a consumer asks for until it stops; a member that is refused leaves. Connections ask for versions and log in
-by themselves.
+"""What the background of a consumer asks for until it stops; a member that is refused leaves. Connections ask for versions, and log
+in by themselves.
 """
 
 
