@@ -204,6 +204,8 @@ class CommitOffsets:
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
     once: bool = False
     """The first answer about a partition is final: one that cannot be committed is not tried again until the deadline."""
+    along: frozenset[TopicPartition] = frozenset()
+    """Partitions of ``offsets`` that the caller did not name: for them the first answer is final in any case."""
 
 
 @frozen(kw_only=True)

@@ -413,7 +413,8 @@ class KafkaConsumer(Generic[K, V]):
 
         With a ``group_id`` the group shares the partitions; without one this consumer reads all of them. Raises ``TypeError``
         unless exactly one of topics and pattern is given, ``ValueError`` for invalid topic names or patterns,
-        ``IllegalStateError`` after ``assign``.
+        ``IllegalStateError`` after ``assign``, ``IllegalOperation`` for a ``SubscriptionPattern`` without a ``group_id`` or with
+        options that only the classic protocol has.
         """
         self._parts.guard.check_open()
         if self._parts.subscribed.by_user:
@@ -425,7 +426,7 @@ class KafkaConsumer(Generic[K, V]):
         event: SubscribeRegex | SubscribeTopics | SubscribePattern
         number = self._parts.inbox.subscription + 1
         if isinstance(pattern, SubscriptionPattern):
-            if self._parts.config.group_id is None or self._parts.config.group_protocol == "classic":
+            if self._parts.config.group_id is None or self._parts.config.decided_protocol == "classic":
                 raise IllegalOperation(
                     "a SubscriptionPattern is evaluated by the coordinator: it needs a group_id and its protocol"
                 )

@@ -325,6 +325,11 @@ class ConsumerConfig:
         """The options that the caller set and that only the classic group protocol has."""
         return _CLASSIC_ONLY & self.given
 
+    @property
+    def decided_protocol(self) -> str:
+        """The group protocol as far as options decide it; ``auto``: the broker does."""
+        return "classic" if self.group_protocol == "auto" and self.classic_options else self.group_protocol
+
 
 NAMES: Final = frozenset(defaults_of(ConsumerConfig)) - {"given"}
 """The names of all options."""

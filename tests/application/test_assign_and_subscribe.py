@@ -163,6 +163,9 @@ async def test_the_ways_to_say_what_is_read_exclude_each_other() -> None:
         consumer.subscribe(["t"], listener=object())  # type: ignore[arg-type] # that is what is tested
     with pytest.raises(IllegalOperation):
         consumer.subscribe(pattern=SubscriptionPattern("t"))
+    classic = consumer_on(cluster, group_id="g", session_timeout_ms=20_000)
+    with pytest.raises(IllegalOperation):
+        classic.subscribe(pattern=SubscriptionPattern("t"))
     consumer.unsubscribe()
     consumer.assign([tp])
     with pytest.raises(IllegalStateError):

@@ -173,6 +173,46 @@ async def test_a_read_may_be_cancelled_at_any_await_of_a_rebalance() -> None:
             assert consumer.assignment() == {two}
 
 
+class Growing(ConsumerRebalanceListener):
+    """Raises when the first partition is assigned, after the topic has grown, and waits when the second one is."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self.cluster = cluster
+        self.waits = anyio.Event()
+
+    async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        if TopicPartition("one", 1) in assigned:
+            self.waits.set()
+            await anyio.sleep(5)
+        else:
+            self.cluster.add_partitions("one", 2)
+            await anyio.sleep(5)
+            raise ValueError("in the first")
+
+
+@pytest.mark.parametrize("stops", [False, True])
+@virtual
+async def test_what_a_listener_raises_is_not_lost_if_the_read_is_cancelled_in_the_next_assignment(
+    stops: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster, _, _ = two_topics()
+    async with consumer_on(cluster, metadata_max_age_ms=1000) as consumer:
+        listener = Growing(cluster)
+        consumer.subscribe(["one"], listener=listener)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(consumer.getone)
+            await listener.waits.wait()
+            tasks.cancel_scope.cancel()
+        if stops:
+            await consumer.stop()
+            assert "in the first" in caplog.text
+            return
+        with pytest.raises(ValueError, match="in the first"):
+            await consumer.getmany(timeout_ms=10_000)
+        assert consumer.assignment() == {TopicPartition("one", 0), TopicPartition("one", 1)}
+        assert await read_values(consumer, 20) == numbers(20)
+
+
 @virtual
 async def test_an_unsubscription_while_a_listener_waits_wins() -> None:
     cluster, one, _ = two_topics()

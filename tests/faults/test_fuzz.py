@@ -31,9 +31,11 @@ CASES = {
 CONSUMERS = {
     *(Api.FETCH, Api.LIST_OFFSETS, Api.METADATA, Api.OFFSET_COMMIT, Api.OFFSET_FETCH, Api.FIND_COORDINATOR),
     *(Api.JOIN_GROUP, Api.HEARTBEAT, Api.SYNC_GROUP, Api.OFFSET_FOR_LEADER_EPOCH, Api.CONSUMER_GROUP_HEARTBEAT),
-    *(Api.DESCRIBE_CONFIGS, Api.GET_TELEMETRY_SUBSCRIPTIONS, Api.PUSH_TELEMETRY),
+    *(Api.LEAVE_GROUP, Api.DESCRIBE_CONFIGS, Api.GET_TELEMETRY_SUBSCRIPTIONS, Api.PUSH_TELEMETRY),
 }
-"""What the background of a consumer asks for until it stops. Connections ask for versions and log in by themselves."""
+"""What the background of a consumer asks for until it stops; a member that is refused leaves. Connections ask for versions, and log
+in by themselves.
+"""
 
 
 def _name(capture: Capture) -> str:

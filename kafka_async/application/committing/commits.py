@@ -16,7 +16,7 @@ from ...trace import Fault, Listener, Recovered
 from ...values import define, field, frozen
 from ..callbacks import settled
 from ..outbox import Outbox
-from ..reading.cursor import PartitionCustody, Stored
+from ..reading.cursor import Cursor, PartitionCustody, Stored
 from ..reading.unread import Unread
 
 if TYPE_CHECKING:
@@ -104,6 +104,8 @@ class Commits:
     """What was committed, and the interceptors that do not know it yet. Every read looks at it, so it is not a method."""
     _refused: set[TopicPartition] = field(factory=set, init=False)
     """Partitions of ours whose last auto-commit was refused."""
+    _told: dict[TopicPartition, Commit] = field(factory=dict, init=False)
+    """The commit with which the beginning of a partition was sent last, while that is under way."""
 
     def fresh(self, consumed: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the consumed offsets that are past the committed ones."""
@@ -128,7 +130,11 @@ class Commits:
         for partition in offsets.keys() & stored.keys():
             stored[partition].attempted = offsets[partition].offset
         commit = Commit(why, offsets, Call(deadline, self.runtime.wake_application), beginnings, stored)
-        self.outbox.add(CommitOffsets(call=commit.call, offsets=sent, once=once or why is not Why.CALLER))
+        if beginnings:
+            under_way = {partition: other for partition, other in self._told.items() if not other.done}
+            self._told = {**under_way, **dict.fromkeys(beginnings, commit)}
+        once, along = once or why is not Why.CALLER, frozenset(beginnings)
+        self.outbox.add(CommitOffsets(call=commit.call, offsets=sent, once=once, along=along))
         if why is Why.GIVEN_UP:
             self.book(offsets)
         return commit
@@ -138,14 +144,22 @@ class Commits:
 
         They go along with a commit of the application, so that whoever is given one of them next knows that it was there
         (promise 15): otherwise it would count as new once others of its topic have an offset.
+
+        Not where an offset was sent already, answered or not: the beginning would come after it and take it back.
         """
         if not self.unread.config.tells_new_partitions:
             return {}
         return {
             partition: OffsetAndMetadata(cursor.stored.begins, "", None, cursor.stored.topic_id)
             for partition, cursor in self.unread.partitions.items()
-            if cursor.stored.begins is not None and cursor.custody is PartitionCustody.OURS and partition not in committed
+            if cursor.stored.begins is not None and cursor.stored.attempted is None
+            if cursor.custody is PartitionCustody.OURS and partition not in committed and not self._is_being_told(partition, cursor)
         }
+
+    def _is_being_told(self, partition: TopicPartition, cursor: Cursor) -> bool:
+        """Whether the beginning of a partition is on its way: commits that are made meanwhile need not wait for it."""
+        commit = self._told.get(partition)
+        return commit is not None and not commit.done and commit.stored.get(partition) is cursor.stored
 
     def end(self, commit: Commit) -> Refusals:
         """Book and report what became of a commit that is done. Return what the application has to know, if it asked for it.

@@ -3,7 +3,7 @@
 The order of a rebalance: stop returning records, commit, call the listener, give up, take over, call the listener, acknowledge,
 return records of new partitions. If a cancellation interrupts a proposal, the next read call goes on with it: a call-back that
 began goes on meanwhile, and the next call waits for it. If a call-back raises, the proposal is carried out all the same, and the
-error reaches the caller.
+error reaches the caller, or that of the next read call if this one is cancelled before.
 
 A slow commit holds up only the partitions that it is for: the read call goes on with those that stay, and the
 next one looks at the commit again.
@@ -54,6 +54,21 @@ class Listening:
     _error: BaseException | None = field(default=None, init=False)
     """What the call-back that ended last raised; for the call that waits for it."""
     _next: Callable[[], None] | None = field(default=None, init=False)
+    _to_raise: Exception | None = field(default=None, init=False)
+    """What a call-back has raised and no read call yet: one that is cancelled meanwhile leaves it to the next one."""
+
+    def keep(self, error: Exception | None) -> None:
+        """A read call has to raise this; the first of several counts."""
+        self._to_raise = self._to_raise or error
+
+    @property
+    def has_kept(self) -> bool:
+        return self._to_raise is not None
+
+    def take_kept(self) -> Exception | None:
+        """Return what is to be raised, once."""
+        error, self._to_raise = self._to_raise, None
+        return error
 
     def listen(self, listener: ConsumerRebalanceListener | None) -> None:
         """Call this listener back from now on, and the one that is chained before it."""
@@ -148,7 +163,6 @@ class _Carrying:
     proposal: Proposal
     before: frozenset[TopicPartition]
     """What was ours when it began."""
-    raised: Exception | None = None
     given_up: frozenset[TopicPartition] | None = None
     """Partitions that the listener knows are leaving."""
     took_over: bool = False
@@ -181,8 +195,8 @@ class Rebalancing:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing is to be carried out."""
-        return not (self.inbox.proposals or self._callback_pending)
+        """Whether nothing is to be carried out or raised."""
+        return not (self.inbox.proposals or self._callback_pending or self.listening.has_kept)
 
     @property
     def given_up(self) -> frozenset[TopicPartition]:
@@ -200,9 +214,8 @@ class Rebalancing:
             self._give_way()
             return  # a call-back that reads, or another task: the partitions concerned are not returned meanwhile
         self._busy = True
-        raised: Exception | None = None
         try:
-            raised = await self.finish_unsubscribing()
+            self.listening.keep(await self.finish_unsubscribing())
             while (proposal := self._next_proposal()) is not None:
                 carrying = self._carry(proposal)
                 committed = await self._committed(carrying)
@@ -214,10 +227,9 @@ class Rebalancing:
                 if self._stands(carrying):
                     self.inbox.proposals.popleft()
                     self._carrying = None
-                raised = raised or carrying.raised
         finally:
             self._busy = False
-        if raised is not None:
+        if (raised := self.listening.take_kept()) is not None:
             raise raised
 
     def _next_proposal(self) -> Proposal | None:
@@ -308,9 +320,9 @@ class Rebalancing:
             count = len(proposal.partitions)
             text = f"assigned {count} partition{plural(count)}, {len(added)} of them new"
             self.trace(Notice(now=self.runtime.clock(), text=text, subject="group", partitions=proposal.partitions))
-            await self._call(carrying, "on_partitions_assigned", added)
+            await self._call("on_partitions_assigned", added)
         else:
-            await self._join(carrying)
+            await self._join()
         if self._stands(carrying):
             self.unread.give([tp for tp in added if self._is_arriving(tp)], PartitionCustody.OURS)
             self.assigned_once = True
@@ -324,7 +336,7 @@ class Rebalancing:
         if not partitions or carrying.took_over:
             return
         if carrying.given_up is not None:
-            await self._join(carrying)
+            await self._join()
             self.lost |= partitions
             return
         carrying.given_up = partitions
@@ -334,19 +346,17 @@ class Rebalancing:
             self.trace(Fault(now=now, text=f"lost {count} partition{plural(count)}", subject="group", partitions=partitions))
         else:
             self.trace(Notice(now=now, text=f"revoked {count} partition{plural(count)}", subject="group", partitions=partitions))
-        await self._call(carrying, "on_partitions_lost" if lost else "on_partitions_revoked", partitions)
+        await self._call("on_partitions_lost" if lost else "on_partitions_revoked", partitions)
         self.lost |= partitions  # not before: applications commit in the call-back for partitions that leave
 
-    async def _call(self, carrying: _Carrying, name: str, partitions: frozenset[TopicPartition]) -> None:
+    async def _call(self, name: str, partitions: frozenset[TopicPartition]) -> None:
         if self.listening.listener is not None:
-            error = self.listening.begin(getattr(self.listening.listener, name), partitions)
-            carrying.raised = carrying.raised or error
-            await self._join(carrying)
+            self.listening.keep(self.listening.begin(getattr(self.listening.listener, name), partitions))
+            await self._join()
 
-    async def _join(self, carrying: _Carrying) -> None:
+    async def _join(self) -> None:
         """Wait for the call-back that is running; a call that is cancelled here leaves it to the next one."""
-        error = await self.listening.finish()
-        carrying.raised = carrying.raised or error
+        self.listening.keep(await self.listening.finish())
 
     # --- leaving the group for unsubscribe -------------------------------------------------------------------------------------
 

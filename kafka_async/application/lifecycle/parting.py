@@ -120,6 +120,7 @@ class Parting:
         if not self.rebalancing.listening.is_inside:
             self._report("a call-back failed while stopping", await self.rebalancing.listening.finish(allowed / 4))
             self._report("a call-back failed while stopping", await self.rebalancing.finish_unsubscribing(0))
+            self._report("a call-back failed, and no read call came that could raise it", self.rebalancing.listening.take_kept())
         await self.auto_commit.finish_last(allowed / 4)
         await self._commit(min(allowed / 2, deadline - allowed / 4 - self.runtime.clock()), clean=clean)
         if not self.subscribed.by_user:

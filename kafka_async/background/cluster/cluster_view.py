@@ -113,9 +113,18 @@ class ClusterView:
     # --- what brokers say ------------------------------------------------------------------------------------------------------
 
     def update(
-        self, response: MetadataResponse, asked: frozenset[str] | None, wanted: frozenset[str] | None, now: float
+        self,
+        response: MetadataResponse,
+        asked: frozenset[str] | None,
+        wanted: frozenset[str] | None,
+        now: float,
+        *,
+        assigned: frozenset[str] = frozenset(),
     ) -> ClusterChanges:
-        """Take an answer over. ``asked``: the topics it is about, ``wanted``: the topics that are needed; ``None``: all topics."""
+        """Take an answer over. ``asked``: the topics it is about, ``wanted``: the topics that are needed; ``None``: all topics.
+
+        ``assigned``: topics that are read. If one comes back, it is compared with the one that was read.
+        """
         self.nodes = {broker.node_id: Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers}
         if self.cluster_id not in (None, response.cluster_id):
             self.incarnations.enter_another_cluster()
@@ -141,7 +150,7 @@ class ClusterView:
         gone = set(self.topics) - seen if asked is None else set(self.topics) - (wanted or frozenset(self.topics)) - seen
         for name in gone:
             changed |= self._drop_topic(name)
-        kept = (wanted or frozenset()) | self.topics.keys()
+        kept = (wanted or frozenset()) | self.topics.keys() | assigned
         self.incarnations.keep(kept)
         self.version += 1
         return ClusterChanges(frozenset(changed), frozenset(recreated), frozenset(outdated))

@@ -30,6 +30,11 @@ class WantedTopics:
     askers: list[Asker] = field(factory=list, repr=False)
 
     @property
+    def assigned(self) -> frozenset[str]:
+        """The topics of which partitions are read, whether they exist or not."""
+        return self.subscription.topics
+
+    @property
     def followed(self) -> frozenset[str] | None:
         """The topics that the subscription and the assignment need; ``None`` for all of them."""
         found = self.subscription.topics

@@ -228,9 +228,7 @@ class GroupManagers:
     # --- which protocol --------------------------------------------------------------------------------------------------------
 
     def _choose(self, subscription: Subscription, now: float) -> None:
-        protocol = self.config.group_protocol
-        if protocol == "auto" and self.config.classic_options:
-            protocol = "classic"
+        protocol = self.config.decided_protocol
         if protocol == "auto":
             offered = self.environment.offers_consumer_protocol()
             if offered is None:

@@ -6,7 +6,7 @@ No offset is stored for a caller who has given up (promise 7), nor one of a part
 Order: commits of one partition are stored in the order in which they were asked for; a commit waits only for partitions that both
 name. One partition that cannot be stored holds up no other one: the rest is stored at the first attempt, and the caller learns
 which ones were refused, and why. With ``once`` (auto-commit, the commits of a revocation or a stop) there is one attempt, and its
-answer is the result.
+answer is the result; so it is for partitions that only go along, since the caller does not wait for them.
 
 An offset goes out under the id of the topic that it belongs to, or by name to brokers that know no ids there. If another topic has
 the name by now, it is dropped: it would skip records of that one.
@@ -91,7 +91,8 @@ class _Commit:
     """What is neither stored nor refused yet."""
     made_as: Identity | None
     """The member whose offsets these are; ``None`` for a consumer that assigns its partitions itself."""
-    once: bool
+    once: frozenset[TopicPartition]
+    """Partitions about which the first answer is final."""
     request: RequestState
     sent: frozenset[TopicPartition] = frozenset()
     """The partitions of the request in flight."""
@@ -150,21 +151,27 @@ class OffsetCommitManager:
     _flights: list[_Flight] = field(factory=list, init=False)
 
     def commit(
-        self, call: Call[Refusals], offsets: Mapping[TopicPartition, OffsetAndMetadata], now: float, *, once: bool = False
+        self,
+        call: Call[Refusals],
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        now: float,
+        *,
+        once: bool = False,
+        along: frozenset[TopicPartition] = frozenset(),
     ) -> None:
         """Store ``offsets`` and resolve ``call`` with the partitions that were refused, and why.
 
         A partition that is not ours (any more) is refused with ``CommitFailedError``, an offset of a topic that was deleted and
         created again with ``TopicRecreatedError``. The call fails as a whole if nothing is
         known about any partition: the group refuses us, or there is no response before the deadline. After errors of the
-        coordinator, and of single partitions unless ``once`` is set, the commit is repeated until then.
+        coordinator, and of single partitions unless ``once`` is set or they only go ``along``, the commit is repeated until then.
         """
         if not offsets:
             call.resolve({})
             return
         made_as = self.group.identity if self.group.membership is not None else None
         state = RequestState(backoff_of(self.config, self.random))
-        self._commits.append(_Commit(call, dict(offsets), made_as, once, state))
+        self._commits.append(_Commit(call, dict(offsets), made_as, frozenset(offsets) if once else along, state))
 
     def last_error(self, call: Call[Any]) -> KafkaError | None:
         """Return why ``call`` is not answered yet."""
@@ -244,7 +251,7 @@ class OffsetCommitManager:
         unsure = self._unsure(commit)
         if unsure:
             self.group.metadata.request_update(now)
-        for partition in unsure if commit.once else ():
+        for partition in unsure & commit.once:
             commit.refuse(partition, _naming(UnknownTopicOrPartitionError(), partition))
         if not commit.pending:
             commit.call.resolve(commit.refused)
@@ -285,8 +292,8 @@ class OffsetCommitManager:
         return {tp for flight in self._flights if flight.channel is not channel for tp in flight.partitions}
 
     def _refuse_behind(self, commit: _Commit, ahead: Mapping[TopicPartition, KafkaError | None]) -> None:
-        """Partitions that an earlier commit keeps trying are refused for a commit with one attempt: it would wait just as long."""
-        for partition in tuple(commit.pending.keys() & ahead.keys()):
+        """Partitions that an earlier commit keeps trying are refused where there is one attempt: it would wait just as long."""
+        for partition in commit.pending.keys() & ahead.keys() & commit.once:
             error = ahead[partition]
             if error is not None:
                 commit.refuse(partition, error)
@@ -404,7 +411,7 @@ class OffsetCommitManager:
         """Record the errors of single partitions: they hold up no other one."""
         for partition, verdict in verdicts.items():
             error = errors[partition]
-            if verdict is _Verdict.UNUSABLE or (verdict is _Verdict.MISSING and commit.once):
+            if verdict is _Verdict.UNUSABLE or (verdict is _Verdict.MISSING and partition in commit.once):
                 commit.refuse(partition, _naming(error, partition))
             elif verdict is _Verdict.MISSING:
                 commit.held_back[partition] = _naming(error, partition)

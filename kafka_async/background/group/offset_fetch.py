@@ -1,7 +1,8 @@
 """Reading the group's offsets: the OffsetFetch request manager.
 
 An error is not "there is no offset" (promise 6): the partition would be read from another place than where the group stopped. A
-partition that an answer leaves out is asked for again.
+partition that an answer leaves out is asked for again. Nor does an error about another partition of the topic mean that nothing is
+stored of it: a member starts a partition without an offset, as new or not (promise 15), when it knows of all of them.
 
 One request is in flight at a time and asks for everything that is wanted by then. Calls that come meanwhile share the next
 one: so identical requests are not repeated, and an answer is never older than its call.
@@ -21,7 +22,7 @@ from ...events import Call
 from ...model import OffsetAndMetadata, TopicPartition
 from ...network import UnsentRequest
 from ...trace import Fault, Listener, Recovered
-from ...values import define, field, frozen
+from ...values import define, evolve, field, frozen
 from ...wire.messages import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -58,6 +59,8 @@ class _Start:
 
     entry: PartitionState
     stamp: int
+    undecided: bool = False
+    """Nothing is stored, and whether that means that it is new is not known before another partition's error has passed."""
 
 
 @frozen(kw_only=True)
@@ -171,9 +174,12 @@ class OffsetFetchManager:
         wanted = {partition for question in self._questions for partition in question.partitions - question.found.keys()}
         early = self.committing() if self._starts else frozenset()
         starts = {partition: start for partition, start in self._starts.items() if partition not in early}
-        wanted |= starts.keys() | self._others(starts.keys())
-        self._retries = {partition: backoff for partition, backoff in self._retries.items() if partition in wanted | early}
+        kept = wanted | early | starts.keys() | self._others(starts.keys())
+        self._retries = {partition: backoff for partition, backoff in self._retries.items() if partition in kept}
         held = {partition: backoff.retry_at for partition, backoff in self._retries.items() if not backoff.ready(now)}
+        of_held = {partition.topic for partition in held}
+        starts = {partition: start for partition, start in starts.items() if not (start.undecided and partition.topic in of_held)}
+        wanted |= starts.keys() | self._others(starts.keys())
         partitions = frozenset(wanted - held.keys())
         if not partitions:
             return Poll(wake_at=min(held.values(), default=NEVER))
@@ -308,16 +314,32 @@ class OffsetFetchManager:
                 question.call.resolve(question.found)
 
     def _start_partitions(self, sent: _Sent, found: Committed, errors: Mapping[TopicPartition, KafkaError]) -> None:
-        waiting = [start for start in sent.starts if self._still(start)]
+        waiting = {start.entry.partition: start for start in sent.starts if self._still(start)}
         incarnations = self.group.metadata.cluster.incarnations
-        for start in waiting:
-            partition = start.entry.partition
+        undecided = self._undecided(waiting, found)
+        for partition, start in waiting.items():
             # An answer about the topic that had the name before says nothing: the new one is asked for next.
-            if partition in found and not incarnations.is_former(partition.topic, sent.topic_ids[partition.topic]):
+            if partition not in found or incarnations.is_former(partition.topic, sent.topic_ids[partition.topic]):
+                continue
+            if partition in undecided:
+                self._starts[partition] = evolve(start, undecided=True)
+            else:
                 self._start(start.entry, found)
-        error = _lasting(errors, {start.entry.partition for start in waiting})
+        error = _lasting(errors, waiting.keys() | self._others(undecided))
         if error is not None:
             self.on_error(error)
+
+    def _undecided(self, starts: Mapping[TopicPartition, _Start], found: Committed) -> set[TopicPartition]:
+        """Return partitions without an offset that start as new or not by what is not known yet of others of their topics.
+
+        What other consumers have stored tells one nothing that assigns its partitions itself.
+        """
+        if self.group.membership is None:
+            return set()
+        open_topics = {partition.topic for partition in self._others(starts.keys()) - found.keys()}
+        open_topics -= {partition.topic for partition, offset in found.items() if offset is not None}
+        by_others = (partition for partition, start in starts.items() if start.entry.strategy is None)
+        return {partition for partition in by_others if partition.topic in open_topics and found.get(partition) is None}
 
     def _start(self, entry: PartitionState, found: Committed) -> None:
         self._starts.pop(entry.partition, None)

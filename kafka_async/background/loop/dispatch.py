@@ -194,7 +194,7 @@ class Background:
             case CommitOffsets() if group is not None:
                 commits = group.commits
                 self.deadlines.watch(event.call, lambda: commits.expired(event.call))
-                commits.commit(event.call, event.offsets, now, once=event.once)
+                commits.commit(event.call, event.offsets, now, once=event.once, along=event.along)
             case FetchCommitted() if group is not None:
                 fetches = group.fetches
                 self.deadlines.watch(event.call, lambda: fetches.last_error)

@@ -4,7 +4,7 @@ With ``auto_offset_reset="latest"`` a partition that is added to a topic would b
 before anybody found it would be lost. So a partition for which no offset is stored counts as new by either of two signs:
 
 - This consumer knew the topic with fewer partitions, or without any, since it subscribed. What it saw first is kept for as long
-  as it is subscribed to the topic.
+  as it is subscribed to the topic. All of a topic that was deleted and made anew is new.
 - The group has stored offsets of other partitions of the topic. Members store the position at which they have begun with a
   partition, records or not: by themselves if they commit automatically, else along with the application's next commit. So there
   was none who had this one. Numbers say nothing: of several partitions that appear at once, one may have an offset before the
@@ -85,9 +85,7 @@ class Newcomers:
         topics = self.metadata.topics
         if self._names is None:
             if self.metadata.covers_all:
-                for name in topics.keys() - self._seen.keys():
-                    self._seen[name] = (topics[name].topic_id, 0 if self._saw_all else len(topics[name].partitions))
-                self._saw_all = True
+                self._look_at_all(topics)
             return
         for name in self._names - self._seen.keys():
             topic = topics.get(name)
@@ -95,6 +93,19 @@ class Newcomers:
                 self._seen[name] = (topic.topic_id, len(topic.partitions))
             elif isinstance(self.metadata.problem(name), UnknownTopicOrPartitionError):
                 self._seen[name] = (None, 0)  # it does not exist yet
+
+    def _look_at_all(self, topics: Mapping[str, TopicDescription]) -> None:
+        """Look at every topic there is. One that was deleted is known here alone: nobody else keeps what a pattern may match."""
+        for name, topic in topics.items():
+            known, topic_id = self._seen.get(name), topic.topic_id
+            if known is None:
+                self._seen[name] = (topic_id, 0 if self._saw_all else len(topic.partitions))
+            elif known[0] is not None and topic_id not in (None, known[0]):
+                self._seen[name] = (topic_id, 0)
+        for name in self._seen.keys() - topics.keys():
+            if self._seen[name][0] is None:  # without ids, one that comes back cannot be told from one that was made anew
+                self._seen[name] = (None, 0)
+        self._saw_all = True
 
     # --- questions -------------------------------------------------------------------------------------------------------------
 

@@ -215,6 +215,39 @@ def test_beginnings_go_along_with_nothing_else_and_not_of_what_is_leaving(why: W
     assert world.sent()[-1].offsets == at(a=7)
 
 
+@pytest.mark.parametrize("why", list(Why))
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_beginning_is_not_sent_after_an_offset_of_its_partition_which_it_would_take_back(why: Why, is_over: bool) -> None:
+    world = World(auto_offset_reset_new_partitions="earliest")
+    for partition, begins in ((A, 0), (B, 100)):
+        world.unread.entry(partition).stored.begins = begins
+    first = world.begin(why, b=150)
+    if is_over:
+        first.call.withdraw()  # its request may have gone out
+    world.begin(Why.CALLER, a=7)
+    assert world.sent()[-1].offsets == at(a=7)
+
+
+def test_commits_of_several_tasks_at_once_send_a_beginning_once_and_again_if_nobody_waits_for_it_any_more() -> None:
+    world = World(auto_offset_reset_new_partitions="earliest")
+    world.unread.entry(B).stored.begins = 4
+    first = world.begin(Why.CALLER, a=7)
+    world.begin(Why.CALLER, a=8)
+    assert [event.offsets for event in world.sent()] == [at(a=7, b=4), at(a=8)]
+    first.call.withdraw()
+    world.begin(Why.CALLER, a=9)
+    assert world.sent()[-1].offsets == at(a=9, b=4)
+
+
+def test_a_beginning_that_is_refused_is_not_the_callers_and_is_sent_with_the_next_commit() -> None:
+    world = World(auto_offset_reset_new_partitions="earliest")
+    world.unread.entry(B).stored.begins = 4
+    assert world.ended(Why.CALLER, {B: DENIED}, a=7) is None
+    assert world.sent()[-1].along == frozenset((B,))
+    world.begin(Why.CALLER, a=8)
+    assert world.sent()[-1].offsets == at(a=8, b=4)
+
+
 def test_an_interceptor_that_raises_is_heard_and_the_next_call_goes_on() -> None:
     first, second = Hearing(ZeroDivisionError()), Hearing()
     world = World(first, second)

@@ -4,7 +4,7 @@ import pytest
 from attrs import evolve
 
 from kafka_async.background.cluster.cluster_view import Leader
-from kafka_async.events import Seek
+from kafka_async.events import AssignmentApplied, Seek, SubscribePattern
 from kafka_async.trace import Fault, Notice
 from kafka_async.wire.messages import FetchRequest, ListOffsetsRequest, MetadataRequest
 
@@ -49,6 +49,18 @@ def test_a_topic_that_is_gone_is_no_former_one_before_there_is_another() -> None
     world.answer(MetadataRequest, cluster(), 1.1)
     assert not world.background.metadata.cluster.incarnations.is_former("t", OLD)
     assert world.background.metadata.cluster.incarnations.last("t") == OLD
+
+
+def test_under_a_pattern_a_topic_that_is_read_is_a_former_one_when_another_takes_its_name() -> None:
+    world = World()
+    world.send(SubscribePattern(matches=lambda topic: topic == "t", exclude_internal=True))
+    world.learn(described("t", (1,)))
+    world.send(AssignmentApplied(stamps={A: 1}))
+    until(world, lambda: world.background.subscription.get(A) is not None, 1.0)
+    world.background.metadata.request_update(5.0)
+    until(world, lambda: bool(world.waiting(MetadataRequest)), 5.0)
+    world.answer(MetadataRequest, cluster(), 5.5)
+    assert again(world, 10.0, generation=1) != []
 
 
 def test_a_broker_that_names_a_topic_which_was_replaced_is_behind_and_makes_nothing_anew() -> None:

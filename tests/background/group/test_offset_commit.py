@@ -336,6 +336,25 @@ def test_a_partition_that_cannot_be_stored_now_is_refused_at_once_to_who_wants_o
     assert manager.poll(1.0) == Poll()
 
 
+def test_a_commit_does_not_wait_for_a_partition_that_only_goes_along(manager: OffsetCommitManager) -> None:
+    call: Call[Refusals] = Call(60.0)
+    manager.commit(call, {A: OffsetAndMetadata(7), B: OffsetAndMetadata(0)}, 0.0, along=frozenset((B,)))
+    only(manager.poll(0.0)).on_done(_answer({A: 0, B: 3}), 0.0)
+    assert {tp: type(error) for tp, error in call.result().items()} == {B: UnknownTopicOrPartitionError}
+    assert manager.poll(1.0) == Poll()
+
+
+def test_what_only_goes_along_ends_no_attempts_for_what_the_caller_named(manager: OffsetCommitManager) -> None:
+    call: Call[Refusals] = Call(60.0)
+    manager.commit(call, {A: OffsetAndMetadata(7), B: OffsetAndMetadata(0)}, 0.0, along=frozenset((B,)))
+    only(manager.poll(0.0)).on_done(_answer({A: 3, B: 3}), 0.0)
+    assert not call.done
+    request = only(manager.poll(0.1))
+    assert _sent(request) == {A: 7}
+    request.on_done(_answer({A: 0}), 0.1)
+    assert set(call.result()) == {B}
+
+
 @pytest.mark.parametrize("code", sorted(COORDINATOR_LOST | ON_ITS_WAY | {14}))
 def test_one_attempt_is_not_used_up_by_a_coordinator_that_cannot_answer(
     world: World, manager: OffsetCommitManager, code: int

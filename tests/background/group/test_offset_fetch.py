@@ -8,7 +8,7 @@ from attrs import define, field
 from kafka_async.background.boundary import Parcel, Repositioned
 from kafka_async.background.group.offset_fetch import Committed, OffsetFetchManager
 from kafka_async.background.loop.request_manager import Poll
-from kafka_async.background.positions.newcomers import FIRST
+from kafka_async.background.positions.newcomers import FIRST, FIRST_OF_NEW
 from kafka_async.background.positions.subscription import FetchPosition, FetchState, PartitionState, SubscriptionState
 from kafka_async.errors import (
     BY_CODE,
@@ -21,7 +21,7 @@ from kafka_async.errors import (
     TopicAuthorizationFailedError,
     UnstableOffsetCommitError,
 )
-from kafka_async.events import Call
+from kafka_async.events import Call, PartitionDescription, TopicDescription
 from kafka_async.model import OffsetAndMetadata, TopicPartition
 from kafka_async.network import Channel, UnsentRequest
 from kafka_async.wire.messages import (
@@ -305,6 +305,68 @@ def test_new_partitions_get_their_stored_positions_in_one_request(world: Fetchin
     assert world.parcels == [Repositioned(partition=A, stamp=1, offset=7, leader_epoch=4, is_committed=True)]
     assert (second.state, second.strategy) == (FetchState.AWAIT_RESET, FIRST)
     assert world.manager.poll(0.1) == Poll()
+
+
+def _grow(world: Fetching, partitions: int) -> list[TopicPartition]:
+    """Have topic a known with so many partitions."""
+    parts = tuple(
+        PartitionDescription(partition=each, leader=1, leader_epoch=0, replicas=(1,), isr=(1,)) for each in range(partitions)
+    )
+    world.metadata.cluster.topics["a"] = TopicDescription(name="a", topic_id=None, internal=False, partitions=parts)
+    return [TopicPartition("a", each) for each in range(partitions)]
+
+
+def test_an_error_about_another_partition_does_not_mean_that_the_group_has_stored_nothing_of_it(world: Fetching) -> None:
+    world.join()
+    first, second, third = _grow(world, 3)
+    (entry,) = world.assign({third: 1})
+    request = world.send(0.0)
+    assert _asked(request) == {first, second, third}
+    request.on_done(_answer({second: -1, third: -1}, errors={first: UnstableOffsetCommitError.errno}), 0.0)
+    assert entry.state is FetchState.INITIALIZING
+    assert world.manager.poll(0.0) == Poll(wake_at=0.1), "it is not asked for again and again meanwhile"
+    request = world.send(0.1)
+    assert _asked(request) == {first, second, third}
+    request.on_done(_answer({first: 7, second: -1, third: -1}), 0.1)
+    assert (entry.state, entry.strategy) == (FetchState.AWAIT_RESET, FIRST_OF_NEW)
+
+
+def test_a_partition_is_not_started_while_another_ones_error_has_to_pass(world: Fetching) -> None:
+    world.join()
+    first, second = _grow(world, 2)
+    world.ask(first)
+    world.send(0.0).on_done(_answer({}, errors={first: UnstableOffsetCommitError.errno}), 0.0)
+    (entry,) = world.assign({second: 1})
+    request = world.send(0.05)
+    assert _asked(request) == {second}
+    request.on_done(_answer({second: -1}), 0.05)
+    assert (entry.state, world.manager.poll(0.05).wake_at) == (FetchState.INITIALIZING, 0.1)
+    world.send(0.1).on_done(_answer({first: -1, second: -1}), 0.1)
+    assert (entry.state, entry.strategy) == (FetchState.AWAIT_RESET, FIRST)
+
+
+def test_a_partition_with_an_offset_waits_for_no_other_one_and_neither_does_one_that_shows_what_is_new(world: Fetching) -> None:
+    world.join()
+    first, second, third = _grow(world, 3)
+    stored, new = world.assign({second: 1, third: 2})
+    world.send(0.0).on_done(_answer({second: 5, third: -1}, errors={first: UnstableOffsetCommitError.errno}), 0.0)
+    assert stored.position == FetchPosition(5, 4)
+    assert (new.state, new.strategy) == (FetchState.AWAIT_RESET, FIRST_OF_NEW)
+
+
+def test_a_lasting_error_of_another_partition_for_which_one_waits_is_reported(world: Fetching) -> None:
+    world.join()
+    first, second = _grow(world, 2)
+    world.assign({second: 1})
+    world.send(0.0).on_done(_answer({second: -1}, errors={first: TopicAuthorizationFailedError.errno}), 0.0)
+    assert [type(error) for error in world.errors] == [TopicAuthorizationFailedError]
+
+
+def test_a_consumer_that_assigns_its_partitions_itself_waits_for_no_other_partition(world: Fetching) -> None:
+    first, second = _grow(world, 2)
+    (entry,) = world.assign({second: 1})
+    world.send(0.0).on_done(_answer({second: -1}, errors={first: UnstableOffsetCommitError.errno}), 0.0)
+    assert (entry.state, entry.strategy) == (FetchState.AWAIT_RESET, FIRST)
 
 
 def test_a_position_without_a_leader_epoch_needs_no_check(world: Fetching) -> None:

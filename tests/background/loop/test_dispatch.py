@@ -227,6 +227,21 @@ def test_a_commit_that_is_refused_in_part_until_its_deadline_names_what_was_refu
     assert {tp: type(error) for tp, error in call.result().items()} == {A: UnknownTopicOrPartitionError}
 
 
+def test_a_commit_is_not_held_up_by_a_partition_that_goes_along() -> None:
+    world = World(group_id="g")
+    world.learn(described("t", (1, 1)))
+    call: Call[Refusals] = Call(5.0)
+    world.send(CommitOffsets(call=call, offsets={A: OffsetAndMetadata(7)}, along=frozenset((A,))))
+    world.poll(0.1)
+    found = Coordinator(key="g", node_id=1, host="b1", port=9092, error_code=0, error_message=None)
+    world.answer(FindCoordinatorRequest, FindCoordinatorResponse(coordinators=(found,)), 0.2)
+    world.poll(0.2)
+    refused = OffsetCommitResponsePartition(partition_index=A.partition, error_code=UnknownTopicOrPartitionError.errno)
+    topics = (OffsetCommitResponseTopic(name=A.topic, partitions=(refused,)),)
+    world.find(OffsetCommitRequest).on_done(OffsetCommitResponse(topics=topics), 0.3)
+    assert {tp: type(error) for tp, error in call.result().items()} == {A: UnknownTopicOrPartitionError}
+
+
 def test_a_deadline_is_when_the_loop_wakes_and_the_call_fails() -> None:
     world = World()
     call: Call[ClusterDescription] = Call(3.0)

@@ -17,11 +17,12 @@ CONFIG = ConsumerConfig(auto_offset_reset="latest")
 A0, A1, A2, A3, B0 = *(TopicPartition("a", number) for number in range(4)), TopicPartition("b", 0)
 
 
-def topic(name: str, partitions: int, number: int = 1) -> TopicDescription:
+def topic(name: str, partitions: int, number: int | None = 1) -> TopicDescription:
     parts = tuple(
         PartitionDescription(partition=each, leader=1, leader_epoch=0, replicas=(1,), isr=(1,)) for each in range(partitions)
     )
-    return TopicDescription(name=name, topic_id=UUID(int=number), internal=False, partitions=parts)
+    topic_id = None if number is None else UUID(int=number)
+    return TopicDescription(name=name, topic_id=topic_id, internal=False, partitions=parts)
 
 
 @define(eq=False)
@@ -43,6 +44,12 @@ class Cluster:
         self.topics |= {each.name: each for each in topics}
         self.missing -= self.topics.keys()
         self.newcomers.cluster_changed(ClusterChanges(frozenset(), recreated), 0.0)
+
+    def answer_all(self, *topics: TopicDescription) -> None:
+        """Have metadata of all topics answered: there are no others, and nobody remembers what they were."""
+        self.topics.clear()
+        self.covers_all = True
+        self.answer(*topics)
 
     def subscribe(self, *names: str) -> None:
         self.newcomers.subscribe(Subscription(topics=frozenset(names)) if names else None)
@@ -116,6 +123,19 @@ def test_all_partitions_of_a_topic_that_was_made_anew_are_new() -> None:
     cluster.answer(topic("a", 2, 9), recreated=frozenset({"a"}))
 
     assert [cluster.first(each) for each in (A0, A1)] == ["earliest", "earliest"]
+
+
+@pytest.mark.parametrize(("first", "second", "expected"), [(1, 1, "latest"), (1, 9, "earliest"), (None, None, "earliest")])
+def test_under_a_pattern_a_topic_that_was_away_is_new_if_it_was_made_anew_or_may_have_been(
+    first: int | None, second: int | None, expected: str
+) -> None:
+    cluster = Cluster()
+    cluster.newcomers.subscribe(Subscription(matches=lambda name: True))
+    cluster.answer_all(topic("a", 2, first))
+    cluster.answer_all(topic("b", 1, first))
+    cluster.answer_all(topic("a", 2, second), topic("b", 1, first))
+
+    assert [cluster.first(each) for each in (A0, A1, A2)] == [expected, expected, "earliest"]
 
 
 @pytest.mark.parametrize("wanted", ["earliest", "latest", "by_duration:P1D"])

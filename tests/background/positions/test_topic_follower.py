@@ -90,6 +90,57 @@ def test_a_new_subscription_replaces_the_old_one() -> None:
     assert answered(world, 10.0, described("u", (1,)))[-1:] == [{TopicPartition("u", 0)}]
 
 
+def follow_pattern(world: World, pattern: str) -> None:
+    matches = re.compile(pattern).match
+    world.send(SubscribePattern(matches=lambda topic: matches(topic) is not None, exclude_internal=True))
+
+
+def test_under_a_pattern_a_topic_that_one_answer_lacks_keeps_its_partitions() -> None:
+    world = World()
+    follow_pattern(world, "t")
+    assert answered(world, 0.0, described("t", (1,)), described("u", (1,))) == [{A}]
+    assert answered(world, 10.0, described("u", (1,))) == []
+    assert answered(world, 20.0, described("t", (1,)), described("u", (1,))) == []
+
+
+def test_under_a_pattern_a_topic_that_stays_away_is_given_up_after_a_request_timeout() -> None:
+    world = World(request_timeout_ms=30_000)
+    follow_pattern(world, "t")
+    assert answered(world, 0.0, described("t", (1,))) == [{A}]
+    assert answered(world, 10.0, described("u", (1,))) == []
+    assert answered(world, 39.0, described("u", (1,))) == []
+    assert proposals(world, 40.0) == [set()]
+
+
+def test_under_a_pattern_no_topic_is_given_up_for_a_single_answer_however_old_that_is() -> None:
+    world = World(request_timeout_ms=30_000)
+    follow_pattern(world, "t")
+    assert answered(world, 0.0, described("t", (1,))) == [{A}]
+    assert answered(world, 10.0, described("u", (1,))) == []
+    assert proposals(world, 41.0) == []
+    assert answered(world, 42.0, described("u", (1,))) == [set()]
+
+
+def test_a_topic_that_is_away_keeps_its_partitions_over_a_change_of_the_subscription() -> None:
+    world = World()
+    world.send(SubscribeTopics(topics=frozenset("t")))
+    assert answered(world, 0.0, described("t", (1,))) == [{A}]
+    assert answered(world, 10.0, MetadataResponseTopic(name="t", error_code=3)) == []
+    world.send(SubscribeTopics(topics=frozenset(("t", "u"))))
+    away, there = MetadataResponseTopic(name="t", error_code=3), described("u", (1,))
+    assert answered(world, 20.0, away, there)[-1] == {A, TopicPartition("u", 0)}
+
+
+def test_a_topic_that_is_away_is_not_followed_any_more_after_unsubscribe() -> None:
+    world = World()
+    world.send(SubscribeTopics(topics=frozenset("t")))
+    assert answered(world, 0.0, described("t", (1,))) == [{A}]
+    assert answered(world, 10.0, MetadataResponseTopic(name="t", error_code=3)) == []
+    world.send(Unsubscribe())
+    world.send(SubscribeTopics(topics=frozenset("t")))
+    assert answered(world, 20.0, MetadataResponseTopic(name="t", error_code=3)) == []
+
+
 def test_nothing_is_followed_after_unsubscribe() -> None:
     world = World()
     world.send(SubscribeTopics(topics=frozenset("t")))

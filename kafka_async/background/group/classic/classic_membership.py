@@ -83,6 +83,8 @@ class ClassicMembership:
     _proposals: Proposals
     _interval: PollInterval
     _parting: MembershipParting = field(factory=MembershipParting, init=False)
+    _look: RequestState
+    """DescribeGroups."""
     _outbox: list[UnsentRequest] = field(factory=list, init=False)
 
     @classmethod
@@ -111,6 +113,7 @@ class ClassicMembership:
             coordinator_request=CoordinatorRequest(lookup, RequestState(backoff_of(config, random))),
             proposals=Proposals(host),
             interval=PollInterval(config.max_poll_interval_ms / 1000),
+            look=RequestState(backoff_of(config, random)),
         )
 
     # --- what others want to know ----------------------------------------------------------------------------------------------
@@ -246,7 +249,7 @@ class ClassicMembership:
     def poll(self, now: float) -> Poll:
         """Return what is due: one exchange or one heartbeat, and a leave request if the application has not read for too long."""
         self._compare(now)
-        wake_at = self._watch_application(now)
+        wake_at = min(self._watch_application(now), self._look_at_group(now))
         request, due_at = self._next(now)
         requests = (*self._outbox, request) if request is not None else tuple(self._outbox)
         self._outbox.clear()
@@ -254,13 +257,17 @@ class ClassicMembership:
 
     def poll_on_close(self, now: float) -> Poll:
         """Return the LeaveGroup of a dynamic member. It must follow the last commits on the connection that they share."""
+        parting = tuple(request for request in self._outbox if request.final)
+        self._outbox.clear()
         if not self.is_leaving:
             if not must_leave(self._session.identity):
-                return Poll()
+                return Poll(parting)
             self.leave(None, now)
             self._standing.reason = "the consumer is being closed"
         node = self._lookup.last_known
-        return Poll() if node is None or self._coordinator_request.in_flight else Poll((self._leave_request(node, now),))
+        if node is None or self._coordinator_request.in_flight:
+            return Poll(parting)
+        return Poll((*parting, self._leave_request(node, now)))
 
     def _next(self, now: float) -> tuple[UnsentRequest | None, float]:
         match self._standing.state:
@@ -363,6 +370,7 @@ class ClassicMembership:
         if chosen is None:
             text = f"the group speaks {response.protocol_name!r} of type {response.protocol_type!r}"
             ours = [assignor.name for assignor in self._division.assignors]
+            self._session.become(evolve(self._session.identity, member_id=response.member_id))  # it counts us in
             self._fail(InconsistentGroupProtocolError(f"{text}; this member offers {ours}"), now)
             return
         try:
@@ -430,22 +438,38 @@ class ClassicMembership:
             self._move(_I.REJOIN, now)
         else:
             self._propose(partitions, now)
-            if self._division.is_taken_over:
-                self._look_at_group(now)
 
-    def _look_at_group(self, now: float) -> None:
-        """Find out what was divided before we came, to compare the topics with it: nobody else notices that they have grown."""
+    def _look_at_group(self, now: float) -> float:
+        """Find out what was divided before we came, to compare the topics with it: nobody else notices that they have grown.
+
+        Return when to ask again.
+        """
         node, identity = self._lookup.known, self._session.identity
-        if node is not None:
-            withdrawn = lambda: identity != self._session.identity  # noqa: E731
-            done = lambda outcome, at: self._looked_at_group(identity, outcome)  # noqa: E731
-            self._outbox.append(describe(self.config, node, now, on_done=done, withdrawn=withdrawn))
+        if node is None or not self._division.must_learn or self._standing.state not in HEARTBEATING:
+            return NEVER
+        if not self._look.may_send(now):
+            return self._look.wake_at()
+        self._look.sent()
+        withdrawn = lambda: identity != self._session.identity  # noqa: E731
+        done = lambda outcome, at: self._looked_at_group(identity, outcome, at)  # noqa: E731
+        self._outbox.append(describe(self.config, node, now, on_done=done, withdrawn=withdrawn))
+        return NEVER
 
-    def _looked_at_group(self, identity: Identity, outcome: "DescribeGroupsResponse | KafkaError") -> None:
-        if identity != self._session.identity or isinstance(outcome, KafkaError) or len(outcome.groups) != 1:
+    def _looked_at_group(self, identity: Identity, outcome: "DescribeGroupsResponse | KafkaError", now: float) -> None:
+        if identity != self._session.identity:
+            self._look.succeeded()
             return
-        with suppress(KafkaError):  # an assignment that cannot be read is another client's
-            self._division.learn(outcome.groups[0])
+        error = outcome if isinstance(outcome, KafkaError) else None
+        for group in () if isinstance(outcome, KafkaError) else outcome.groups:
+            error = self._error(group.error_code) if group.error_code else None
+            with suppress(KafkaError):  # an assignment that cannot be read is another client's
+                self._division.learn(group)
+        if error is not None and not error.retriable:
+            self._division.leave_unlearned()
+        if self._division.must_learn:
+            self._look.failed(now)
+        else:
+            self._look.succeeded()
         self._member_topics.compare_anew()
 
     def _propose(self, partitions: frozenset[TopicPartition], now: float) -> None:
@@ -645,6 +669,7 @@ class ClassicMembership:
             self._proposals.give_up(held, lost=True)
 
     def _fail(self, error: KafkaError, now: float) -> None:
+        self._part(error, now)
         held = self._proposals.held
         self._session.become(Identity(instance_id=self.config.group_instance_id))
         self._proposals.forget_generation()
@@ -656,6 +681,15 @@ class ClassicMembership:
             self._proposals.give_up(held, lost=True)
         self._parting.done()
         self.host.publish_error(error, final=True)
+
+    def _part(self, error: KafkaError, now: float) -> None:
+        """Leave unless that was sent: the coordinator may count us in, and others would wait for the session to end (promise 8)."""
+        who, channel, node = self._session.identity, self.channel, self._lookup.last_known
+        if self.is_leaving:
+            who, channel = self._parting.who, self._parting.channel
+        is_over = isinstance(error, FencedInstanceIdError) or (self.is_leaving and self._coordinator_request.in_flight)
+        if node is not None and must_leave(who) and not is_over:
+            self._outbox.append(leave(self.config, who, str(error), node, now, channel=channel, on_done=_ignored))
 
 
 def _ignored(outcome: object, now: float) -> None:

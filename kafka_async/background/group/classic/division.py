@@ -89,14 +89,19 @@ class Division:
         return self.leadership.changes(self.metadata) if self.leadership is not None else ()
 
     @property
-    def is_taken_over(self) -> bool:
-        """Whether we lead a group whose partitions were divided before we came (KIP-814)."""
-        return self.leadership is not None and self.leadership.skip
+    def must_learn(self) -> bool:
+        """Whether we lead a group whose partitions were divided before we came (KIP-814), and do not know yet what it has."""
+        return self.leadership is not None and self.leadership.must_learn
 
     def learn(self, group: "DescribedGroup") -> None:
         """Take in what the members of the group that we lead have. Raises ``MalformedResponseError``."""
         if self.leadership is not None and not group.error_code and group.group_state == "Stable":
             self.leadership.learn(member.member_assignment for member in group.members)
+
+    def leave_unlearned(self) -> None:
+        """What the group has is not to be found out; topics that change from now on are noticed."""
+        if self.leadership is not None:
+            self.leadership.must_learn = False
 
     def forget(self) -> None:
         """We lead no more."""

@@ -101,6 +101,11 @@ class Leadership:
     """When it became the leader; seconds."""
     counts: Mapping[str, int] = field(factory=dict, init=False)
     """Numbers of partitions that the assignments were made of."""
+    must_learn: bool = field(init=False)
+    """What the group already has is still to be found out."""
+
+    def __attrs_post_init__(self) -> None:
+        self.must_learn = self.skip
 
     @classmethod
     def of(cls, response: JoinGroupResponse, now: float) -> "Leadership":
@@ -149,7 +154,8 @@ class Leadership:
         )
 
     def learn(self, assignments: Iterable[bytes]) -> None:
-        """Take what the members have as what was divided. Raises ``MalformedResponseError``."""
+        """Take what the members have as what was divided. Raises ``MalformedResponseError``, and would again."""
+        self.must_learn = False
         had = by_topic(sorted(frozenset[TopicPartition]().union(*map(read_assignment, assignments))))
         self.counts = {topic: len(numbers) for topic, numbers in had.items()}
 

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ....config import ConsumerConfig
-from ....errors import FencedInstanceIdError, KafkaError, MalformedResponseError, UnknownMemberIdError
+from ....errors import FencedInstanceIdError, KafkaError, MalformedResponseError, UnknownMemberIdError, UnreleasedInstanceIdError
 from ....events import Call
 from ....model import ConsumerState, Node, TopicPartition
 from ....network import Channel, UnsentRequest
@@ -223,6 +223,12 @@ class ConsumerMembership:
 
     def poll(self, now: float) -> Poll:
         self._conversation.polled_at = now
+        poll = self._poll(now)
+        if not self._conversation.parting:
+            return poll
+        return Poll(self._conversation.take_parting() + poll.requests, poll.wake_at)
+
+    def _poll(self, now: float) -> Poll:
         if self.member_state is MemberState.AWAY and self._reading.reads_again(self.host.progress()):
             self._standing.move(MemberInput.READ, now)
         if self.member_state not in SPEAKING:
@@ -243,7 +249,7 @@ class ConsumerMembership:
         """Leave, if there is anything to leave. Ask the last known coordinator first: there may be no time for a search."""
         node = self._lookup.last_known
         if self.member_state not in LEAVABLE or node is None or self._conversation.leave_in_flight:
-            return Poll()
+            return Poll(self._conversation.take_parting())
         self.leave(None, now)
         return Poll((self._leave_request(node, now),))
 
@@ -471,10 +477,19 @@ class ConsumerMembership:
         self._give_up(MemberInput.FENCE, held, now, str(error))
 
     def _fail(self, error: KafkaError, now: float) -> None:
+        node = self._lookup.last_known
+        if node is not None and self._may_be_counted_in(error):
+            self._conversation.part(self._leave_request(node, now))  # others would wait for its session to end (promise 8)
         held = self._end_life()
         self._give_up(MemberInput.FAIL, held, now, str(error))
         self._standing.failure = error
         self.host.publish_error(error, final=True)
+
+    def _may_be_counted_in(self, error: KafkaError) -> bool:
+        """Whether the coordinator that refuses us with ``error`` may still have us as a member; not if another one has our name."""
+        if isinstance(error, (FencedInstanceIdError, UnreleasedInstanceIdError)) or judge(error) is Verdict.UNSUPPORTED:
+            return False
+        return self.member_state in LEAVABLE and judge(error) is not Verdict.GROUP_GONE
 
     def _fall_back_or_fail(self, error: KafkaError, now: float) -> None:
         if not self.fall_back(error):

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from ....events import TopicDescription
 from ....model import TopicPartition
+from ....network import UnsentRequest
 from ....values import define, field, frozen
 from ...loop.request_manager import NEVER, Backoff
 from .heartbeat import FIRST_INTERVAL, JOIN_EPOCH, HeartbeatFields, PartitionIds
@@ -138,6 +139,17 @@ class Conversation:
     flying: list[Sent] = field(factory=list, init=False)
     polled_at: float = field(default=0.0, init=False)
     """When a heartbeat could last have been sent."""
+    parting: tuple[UnsentRequest, ...] = field(default=(), init=False)
+    """What a member that was refused still has to send; its answer is not awaited."""
+
+    def part(self, request: UnsentRequest) -> None:
+        """Send this at the next opportunity, whatever becomes of the member until then."""
+        self.parting = (request,)
+
+    def take_parting(self) -> tuple[UnsentRequest, ...]:
+        """Return what is still to be sent, once."""
+        parting, self.parting = self.parting, ()
+        return parting
 
     @property
     def leave_in_flight(self) -> bool:

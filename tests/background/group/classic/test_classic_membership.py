@@ -190,7 +190,9 @@ def test_a_protocol_that_was_not_offered_is_fatal() -> None:
     w.turn(0.0)
     w.reply(joined(protocol="connect"), 0.1)
     assert isinstance(w.host.errors[0], InconsistentGroupProtocolError)
-    assert (w.member.state, w.sent(0.2)) == (ConsumerState.FATAL, [])
+    assert (w.member.state, w.sent(0.2)) == (ConsumerState.FATAL, ["LeaveGroup"]), "the group waits for its SyncGroup"
+    assert [member.member_id for member in w.message("LeaveGroup").members] == [ME]
+    assert w.sent(0.3) == []
 
 
 def test_no_coordinator_no_request_and_no_spin() -> None:

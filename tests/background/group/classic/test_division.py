@@ -47,7 +47,7 @@ def test_a_member_that_does_not_lead_has_nothing_to_divide() -> None:
     some.begin(some.assignors[0], joined(leader="other"), 5.0)
     some.make_plan()
     assert (some.leadership, some.plan, some.topics, some.changes(), some.ready_at()) == (None, (), frozenset(), (), inf)
-    assert not some.is_taken_over
+    assert not some.must_learn
 
 
 def test_the_leader_divides_among_all_members_and_watches_their_topics() -> None:

@@ -8,7 +8,7 @@ from kafka_async.model import TopicPartition
 from kafka_async.wire import ConsumerProtocolAssignment, encode_assignment
 from kafka_async.wire.messages import ConsumerProtocolTopicPartition
 from kafka_async.wire.messages.admin import DescribedGroup, DescribedGroupMember, DescribeGroupsResponse
-from tests.background.group.classic.world import A0, ME, A, World, joined, said, synced, topic, world
+from tests.background.group.classic.world import A0, ME, TWO, A, World, joined, said, synced, topic, world
 
 
 def leader_with_metadata_of(answered_at: float) -> World:
@@ -95,4 +95,47 @@ def test_a_leader_that_came_back_leaves_the_group_alone_unless_something_is_nobo
     assert w.moves()[-1] == "STABLE"
     w.metadata.update(topic("a", 4))
     w.turn(0.5)
+    assert w.moves()[-1] == "REVOKING"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        described(state="CompletingRebalance"),
+        described(error_code=14),
+        DescribeGroupsResponse(groups=()),
+        KafkaConnectionError("gone"),
+    ],
+)
+def test_a_leader_that_came_back_asks_until_it_knows_what_the_others_have(answer: DescribeGroupsResponse | KafkaError) -> None:
+    w = returned_leader()
+    now = 0.4
+    for wait in (0.1, 0.2, 0.4):
+        w.reply(answer, now)
+        poll = w.turn(now)
+        assert not poll.requests
+        assert poll.wake_at == pytest.approx(now + wait)
+        now = poll.wake_at
+        assert w.sent(now) == ["DescribeGroups"]
+    w.reply(described(TopicPartition("a", 1)), now)
+    w.turn(now)
+    assert w.moves()[-1] == "REVOKING"
+
+
+@pytest.mark.parametrize("answer", [described(error_code=30), described(TopicPartition("a", 1), TopicPartition("a", 2))])
+def test_a_leader_that_came_back_asks_no_more_once_it_knows_or_is_not_to(answer: DescribeGroupsResponse) -> None:
+    w = returned_leader()
+    w.reply(answer, 0.4)
+    assert [name for now in (0.4, 1.0, 2.9) for name in w.sent(now)] == []
+
+
+def test_a_leader_that_came_back_while_the_coordinator_was_lost_asks_the_next_one() -> None:
+    w = returned_leader()
+    w.reply(KafkaConnectionError("gone"), 0.4)
+    w.coordinator.coordinator = None
+    assert w.sent(0.6) == []
+    w.coordinator.found(TWO)
+    assert [request.node_id for request in w.turn(0.7).requests] == [TWO.id]
+    w.reply(described(TopicPartition("a", 1)), 0.8)
+    w.turn(0.8)
     assert w.moves()[-1] == "REVOKING"

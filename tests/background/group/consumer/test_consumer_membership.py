@@ -23,12 +23,14 @@ from kafka_async.errors import (
     GroupAuthorizationFailedError,
     GroupIdNotFound,
     GroupMaxSizeReachedError,
+    InvalidRegularExpressionError,
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
     NotCoordinatorError,
     TopicAuthorizationFailedError,
     UnknownMemberIdError,
+    UnreleasedInstanceIdError,
     UnsupportedVersionError,
     for_code,
 )
@@ -480,7 +482,41 @@ def test_a_fatal_error_is_reported_and_ends_everything() -> None:
     assert (world.state, world.member.state) == (S.FATAL, ConsumerState.FATAL)
     assert [str(error) for error in world.host.errors] == ["[Error 81] GroupMaxSizeReachedError: full"]
     world.release(10.0)
+    world.turn(10.0)
     assert (world.turn(10.0).requests, world.turn(10.0).wake_at, world.close(10.0).requests) == ((), inf, ())
+
+
+@pytest.mark.parametrize("state", [S.JOINING, S.ACKNOWLEDGING, S.STABLE], ids=label)
+@pytest.mark.parametrize("stops", [False, True])
+def test_a_member_that_is_refused_for_good_leaves_so_that_others_get_its_partitions_at_once(
+    state: MemberState, stops: bool
+) -> None:
+    world = in_flight(state)
+    world.reply(InvalidRegularExpressionError("["), 10.0)
+    assert world.state is S.FATAL
+    (request,) = world.close(10.0).requests if stops else world.turn(10.0).requests
+    assert (is_leave(request), request.final) == (True, True)
+    assert (world.turn(10.1).requests, world.close(10.1).requests) == ((), ())
+    world.reply(answer(epoch=-1), 10.2)
+    assert (world.state, len(world.host.errors)) == (S.FATAL, 1)
+
+
+@pytest.mark.parametrize("error", [FencedInstanceIdError(), UnreleasedInstanceIdError(), UnsupportedVersionError()])
+def test_a_member_does_not_leave_for_another_one_that_has_its_name_or_from_where_it_is_not_understood(error: KafkaError) -> None:
+    world = in_flight(S.STABLE, group_instance_id="i")
+    world.reply(error, 10.0)
+    assert (world.state, world.turn(10.0).requests, world.close(10.0).requests) == (S.FATAL, (), ())
+
+
+def test_a_member_that_was_refused_and_subscribes_again_at_once_leaves_before_it_joins() -> None:
+    world = in_flight(S.STABLE)
+    world.reply(InvalidRegularExpressionError("["), 10.0)
+    world.member.subscribe(names("a"), 10.0)
+    assert [is_leave(request) for request in world.turn(10.0).requests] == [True]
+    world.reply(answer(epoch=-1), 10.1)
+    said = world.sent(10.1)
+    assert said is not None
+    assert said.member_epoch == 0
 
 
 def test_subscribing_again_after_a_fatal_error_tries_again() -> None:
