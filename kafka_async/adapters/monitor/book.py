@@ -324,8 +324,8 @@ class Book:
 
     def snapshot(self, now: float, poll: Findings) -> Snapshot:
         """Return what there is to show after a poll."""
-        groups = (self._view(now, name, known, poll) for name, known in self._groups.items())
-        shown = [view for view in groups if self.topic is None or view.partitions]
+        groups = [(known, self._view(now, name, known)) for name, known in self._groups.items()]
+        shown = [view for known, view in groups if view.partitions or not self._is_of_others(now, known)]
         return Snapshot(
             number=self._number,
             groups=tuple(sorted(shown, key=lambda view: (*(-each for each in view.trouble), view.name))),
@@ -335,6 +335,16 @@ class Book:
             missing=poll.missing,
             lacks_topic=self.topic is not None and self.topic not in poll.layout.topics,
         )
+
+    def _is_of_others(self, now: float, known: _Known) -> bool:
+        """Return whether a group without partitions reads other topics than the one that is wanted.
+
+        Only a group whose offsets were told is known to. One that is refused, or answered too late, may be of the topic.
+        """
+        return self.topic is not None and known.taken_at is not None and not (known.problem is not None and self._late(now, known))
+
+    def _late(self, now: float, known: _Known) -> bool:
+        return known.taken_at is None or now - known.taken_at > GAP * self.interval
 
     def _cluster(self, now: float, layout: Layout) -> ClusterOverview:
         leads = list(layout.leaders.values())
@@ -356,7 +366,7 @@ class Book:
             under_replicated=layout.under_replicated,
         )
 
-    def _view(self, now: float, name: str, known: _Known, poll: Findings) -> GroupView:
+    def _view(self, now: float, name: str, known: _Known) -> GroupView:
         owned = set(_owned(known.group))
         owners = _owners(known.group)
         parts = tuple(
@@ -388,8 +398,7 @@ class Book:
         notes = []
         if known.problem is not None:
             notes.append(_said(known.problem))
-        late = known.taken_at is None or now - known.taken_at > GAP * self.interval
-        if late:
+        if self._late(now, known):
             notes.append("too old to tell" if known.taken_at is not None else "not known yet")
             return Status.UNKNOWN, tuple(notes)
         status = worst(part.status for part in parts)

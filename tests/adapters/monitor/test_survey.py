@@ -354,12 +354,7 @@ async def test_a_broker_that_knows_of_no_broker_yet_is_not_believed() -> None:
 @virtual
 async def test_a_group_that_may_not_be_read_is_unknown_and_says_why() -> None:
     cluster, _ = crowded(2, size=1)
-
-    def refuse(broker: Any, request: OffsetFetchRequest) -> OffsetFetchResponse:
-        names = [group.group_id for group in request.groups]
-        return OffsetFetchResponse(groups=tuple(OffsetFetchResponseGroup(group_id=name, error_code=DENIED) for name in names))
-
-    cluster.control(Api.OFFSET_FETCH, refuse, keep=True)
+    cluster.control(Api.OFFSET_FETCH, refusing(DENIED), keep=True)
     async with watching(cluster) as survey:
         snapshot = await survey.poll()
 
@@ -534,6 +529,49 @@ async def test_only_partitions_of_a_topic_count_if_one_is_named() -> None:
         snapshot = await survey.poll()
 
     assert [(group.name, [part.partition.topic for part in group.partitions]) for group in snapshot.groups] == [("g00000", ["u"])]
+
+
+def refusing(code: int) -> Callable[[Any, OffsetFetchRequest], OffsetFetchResponse]:
+    """Return what answers requests for offsets with an error for each group."""
+
+    def refuse(_broker: Any, request: OffsetFetchRequest) -> OffsetFetchResponse:
+        return OffsetFetchResponse(
+            groups=tuple(OffsetFetchResponseGroup(group_id=group.group_id, error_code=code) for group in request.groups)
+        )
+
+    return refuse
+
+
+@pytest.mark.parametrize("code", [DENIED, LOADING])
+@pytest.mark.parametrize("names", [("g00000",), ()])
+@virtual
+async def test_a_group_whose_offsets_are_not_told_is_unknown_and_not_of_other_topics(names: tuple[str, ...], code: int) -> None:
+    """With ``--topic`` it was left out, and a check that found nothing else said that all is well."""
+    cluster, _ = crowded(1, size=1)
+    refused = cluster.control(Api.OFFSET_FETCH, refusing(code), keep=True)
+    async with watching(cluster, *names, topic="t") as survey:
+        for _ in range(2):
+            snapshot = await next_poll(survey)
+            assert group_of(snapshot, "g00000").status is Status.UNKNOWN
+            assert scaled(snapshot, "g00000") is HTTPStatus.SERVICE_UNAVAILABLE
+        refused()
+        snapshot = await next_poll(survey)
+
+    assert (group_of(snapshot, "g00000").status, group_of(snapshot, "g00000").lag) == (Status.STOP, 50)
+
+
+@virtual
+async def test_a_group_of_other_topics_stays_away_until_it_is_refused_for_too_long() -> None:
+    cluster, _ = crowded(1, size=1)
+    cluster.create_topic("u")
+    async with watching(cluster, topic="u") as survey:
+        assert (await survey.poll()).groups == ()
+        cluster.control(Api.OFFSET_FETCH, refusing(DENIED), keep=True)
+        assert (await next_poll(survey)).groups == ()
+        snapshot = await poll_until(survey, lambda found: bool(found.groups))
+
+    assert snapshot.number > 3
+    assert group_of(snapshot, "g00000").status is Status.UNKNOWN
 
 
 @virtual
