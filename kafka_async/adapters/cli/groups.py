@@ -180,11 +180,10 @@ async def _lags(admin: Admin, shown: Collection[GroupListing], options: Mapping[
     """Return the lag of each group."""
     lags = dict.fromkeys((group.group_id for group in shown), KnownLag())
     seconds = admin.client.config.default_api_timeout_ms / 1000
-    offsets = [group for group in shown if group.kind in ("", "classic", "consumer")]
 
     async def attempt() -> tuple[dict[str, Any], dict[str, Any], dict[str, KafkaError]]:
         shares = await batches.share_offsets_many(admin.client, shown, seconds)
-        found = await batches.committed_many(admin.client, offsets, seconds)
+        found = await batches.committed_many(admin.client, shown, seconds)
         refused = _refused(shares | found)
         for error in refused.values():
             if error.retriable:

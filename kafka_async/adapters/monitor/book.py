@@ -15,11 +15,11 @@ from attrs import define, field, frozen
 
 from ...errors import BrokerResponseError, KafkaError
 from ...model import Node, OffsetAndMetadata, TopicPartition
-from ..admin import Group, GroupListing, ShareOffset
+from ..admin import DescribedMember, Group, GroupListing, ShareOffset
 from .status import Status, worst
 from .times import EndTimes, Search
 from .views import BrokerView, ClusterOverview, GroupView, MemberView, PartitionView, Snapshot
-from .window import GAP, INTERVALS, Judgement, Members, Seen, Window
+from .window import GAP, INTERVALS, SETTLED, Judgement, Members, Seen, Window
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata | ShareOffset | KafkaError]
 
@@ -85,6 +85,16 @@ class _Known:
     rebalancing_since: float | None = None
     history: "deque[int]" = field(factory=lambda: deque(maxlen=HISTORY))
     idle: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it was listed without members."""
+        return self.listing.state == "Empty"
+
+    @property
+    def members(self) -> tuple[DescribedMember, ...] | None:
+        """Its members. A group that is listed without any has none, whether it was described or not; ``None``: not known."""
+        return self.group.members if self.group is not None else () if self.is_empty else None
 
 
 @define
@@ -255,22 +265,29 @@ class Book:
             known = self._groups[name] = _Known(listing)
         before, known.listing = known.group, listing
         group, offsets = poll.groups.get(name), poll.offsets.get(name)
+        self._note_state(now, known, group.state if isinstance(group, Group) else "")
         if group is None and offsets is None:
             return  # it was not asked
         known.problem = next((each for each in (offsets, group) if isinstance(each, KafkaError)), None)
         if isinstance(group, Group):
             known.group = group
             self._count_rebalances(now, known, before, group)
-        elif group is not None and not group.retriable:  # such as one that may not be described: its members are not known
+        elif group is not None and (not group.retriable or known.is_empty):  # it may not be described, or they have left meanwhile
             known.group = None
         if offsets is not None and not isinstance(offsets, KafkaError):
             known.quiet = known.quiet + 1 if offsets == known.offsets else 0
             known.offsets = offsets
             known.told = self._number
 
+    def _note_state(self, now: float, known: _Known, described: str) -> None:
+        """Find out whether a group rebalances. Its listing tells, too: groups of Kafka Streams are not described."""
+        states = {known.listing.state, described} - {""}
+        if not states.isdisjoint(SETTLED):
+            known.rebalancing_since = None
+        elif states and known.rebalancing_since is None:
+            known.rebalancing_since = now
+
     def _count_rebalances(self, now: float, known: _Known, before: Group | None, after: Group) -> None:
-        settled = after.state in ("Stable", "Empty", "Dead")
-        known.rebalancing_since = None if settled else known.rebalancing_since if known.rebalancing_since is not None else now
         if before is not None:
             steps = _steps(before, after)
             known.rebalanced += steps
@@ -297,7 +314,7 @@ class Book:
             window.add(now, self._seen(part, offset, share, poll.layout), self._members(known, part, owned), self.interval)
         if (lag := _total(known.windows.values())) is not None:
             known.history.append(lag)
-        known.idle = known.listing.state == "Empty" and (lag == 0 or known.quiet >= INTERVALS)
+        known.idle = known.is_empty and (lag == 0 or known.quiet >= INTERVALS)
 
     def _wanted(self, known: _Known, owned: Collection[TopicPartition]) -> set[TopicPartition]:
         """Return the partitions that a group has now."""
@@ -312,10 +329,10 @@ class Book:
         return Seen(committed=committed, stable=self._logs.stable.get(part), share=share, **common)  # type: ignore[arg-type]  # likewise
 
     def _members(self, known: _Known, part: TopicPartition, owned: Collection[TopicPartition]) -> Members:
-        group = known.group
+        group, who = known.group, known.members
         return Members(
             state=known.listing.state or (group.state if group is not None else ""),
-            count=len(group.members) if group is not None else None,
+            count=len(who) if who is not None else None,
             owned=part in owned or not owned,
             rebalancing_since=known.rebalancing_since,
         )
@@ -383,7 +400,7 @@ class Book:
             state=known.listing.state or (known.group.state if known.group is not None else ""),
             status=status,
             notes=notes,
-            members=_members_of(known.group),
+            members=_members_of(known.members),
             partitions=parts,
             lag=sum(known_lags) if known_lags else None,
             complete=bool(parts) and len(known_lags) == len(parts),
@@ -473,12 +490,12 @@ def _owners(group: Group | None) -> dict[TopicPartition, str]:
     return found
 
 
-def _members_of(group: Group | None) -> tuple[MemberView, ...] | None:
-    if group is None:
+def _members_of(members: Iterable[DescribedMember] | None) -> tuple[MemberView, ...] | None:
+    if members is None:
         return None
     return tuple(
         MemberView(member_id=member.member_id, owner=f"{member.client_id}@{member.host.lstrip('/')}", partitions=member.partitions)
-        for member in group.members
+        for member in members
     )
 
 

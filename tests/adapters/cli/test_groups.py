@@ -24,6 +24,7 @@ from kafka_async.wire.messages import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from kafka_async.wire.messages.admin import ListedGroup, ListGroupsResponse
 from tests.application.support import consumer_on
 from tests.virtual import run_virtual
 
@@ -259,6 +260,16 @@ def test_a_group_that_may_not_be_read_costs_the_others_nothing(
     assert result.stderr.count("\n") == 1
     table = list_with_lag(cluster).stdout.splitlines()
     assert [line.split()[-1] for line in table[1:]] == ["2", *cells]
+
+
+def test_groups_of_kafka_streams_have_a_lag_too(cluster: ThreadedCluster) -> None:
+    listed = tuple(ListedGroup(group_id=name, group_state="Stable", group_type="Streams") for name in ("allowed", "denied"))
+    answer = ListGroupsResponse(groups=listed)
+    cluster.call(lambda brokers: brokers.control(Api.LIST_GROUPS, lambda *_: answer, keep=True)).result()
+
+    rows = [json.loads(line) for line in list_with_lag(cluster, "-J").stdout.splitlines()]
+
+    assert [(row["type"], row["lag"], row["lag_is_complete"]) for row in rows] == [("streams", 2, True)] * 2
 
 
 def test_what_may_pass_is_asked_for_again(cluster: ThreadedCluster) -> None:

@@ -520,6 +520,65 @@ async def test_a_share_group_that_has_not_begun_is_unknown_and_not_zero() -> Non
     assert (group.status, group.lag, group.as_json()["lag"]) == (Status.UNKNOWN, None, None)
 
 
+def as_streams(cluster: FakeCluster, state: str) -> Callable[[], None]:
+    """Have the groups listed as one of Kafka Streams in this state; return what ends this."""
+    listed = ListedGroup(group_id="g", protocol_type="streams", group_state=state, group_type="Streams")
+    return cluster.control(Api.LIST_GROUPS, cluster.answering(ListGroupsResponse(groups=(listed,))), keep=True)
+
+
+@virtual
+async def test_a_group_of_kafka_streams_that_is_listed_without_members_has_stopped() -> None:
+    """Such groups are not described, so what is known of their members is what the list says."""
+    cluster, tps = crowded(0, 1)
+    commit(cluster, "g", tps[0], 50)
+    async with watching(cluster) as survey:
+        empty = as_streams(cluster, "Empty")
+        found = [group_of(await next_poll(survey)) for _ in range(9)]
+        empty()
+        as_streams(cluster, "Stable")
+        running = group_of(await next_poll(survey))
+
+    assert {(group.kind, group.status, group.notes, group.members) for group in found} == {
+        ("streams", Status.STOP, ("no members",), ())
+    }
+    assert running.members is None
+
+
+@pytest.mark.parametrize(("state", "note"), [("NotReady", "not ready for 60 s"), ("Reconciling", "rebalancing for 60 s")])
+@virtual
+async def test_a_group_of_kafka_streams_that_never_gets_ready_is_an_error_until_it_is(state: str, note: str) -> None:
+    cluster, tps = crowded(0, 1)
+    commit(cluster, "g", tps[0], 50)
+    async with watching(cluster) as survey:
+        unready = as_streams(cluster, state)
+        found = [group_of(await next_poll(survey)) for _ in range(13)]
+        unready()
+        as_streams(cluster, "Stable")
+        ready = group_of(await next_poll(survey))
+
+    assert (found[-1].status, found[-1].notes) == (Status.ERR, (note,))
+    assert {group.status for group in found[:9]} == {Status.OK}
+    assert ready.status is not Status.ERR
+
+
+@virtual
+async def test_members_that_have_left_are_none_though_the_group_cannot_be_described_just_then() -> None:
+    cluster, tps = crowded(0, 1)
+    async with watching(cluster) as survey:
+        consumer = consumer_on(cluster, "t", group_id="g")
+        await consumer.start()
+        await consumer.getmany(timeout_ms=2000)
+        await consumer.stop()
+        cluster.fill(tps[0], 40)
+        await survey.poll()
+        listed = ListedGroup(group_id="g", protocol_type="consumer", group_state="Empty", group_type="Classic")
+        cluster.control(Api.LIST_GROUPS, cluster.answering(ListGroupsResponse(groups=(listed,))), keep=True)
+        cluster.control(Api.DESCRIBE_GROUPS, lambda *_: HANG, keep=True)
+        group = group_of(await next_poll(survey))
+
+    assert group.members == ()
+
+
 @virtual
 async def test_only_partitions_of_a_topic_count_if_one_is_named() -> None:
     cluster, _ = crowded(3)
