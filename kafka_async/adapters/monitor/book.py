@@ -150,10 +150,9 @@ class Book:
     # --- what to ask -----------------------------------------------------------------------------------------------------------
 
     def due(self, listed: Iterable[GroupListing]) -> list[GroupListing]:
-        """Return the groups to ask about in the next poll; first those that were not asked for the longest time.
+        """Return the groups to ask about in the next poll; first those that were not told for the longest time.
 
-        So a broker that takes one group in a request, and does not get through all of them in time, goes on with the others next
-        time.
+        So a broker that does not get through all of them in time goes on with the others next time.
         """
         number = self._number + 1
         wanted = [

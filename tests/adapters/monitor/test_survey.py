@@ -1,7 +1,7 @@
 """Polls of a simulated cluster: how many requests they take, and what is shown if brokers, groups and topics do what they do."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from http import HTTPStatus
 from math import ceil
 from typing import Any
@@ -376,6 +376,29 @@ async def test_brokers_before_3_0_get_through_all_groups_in_turns() -> None:
     assert 0 < known[0] < 60
     assert known[0] < known[1]
     assert known[2] == 60
+
+
+async def polls(survey: Survey, count: int) -> list[Snapshot]:
+    """Return what so many polls find, each of which begins an interval after the one before."""
+    found = []
+    async with aclosing(survey.snapshots()) as snapshots:
+        async for snapshot in snapshots:
+            found.append(snapshot)
+            if len(found) == count:
+                break
+    return found
+
+
+@virtual
+async def test_a_broker_that_does_not_get_through_its_groups_in_a_poll_tells_all_of_them_in_turns() -> None:
+    """Descriptions of all came first, so the time was over before any offsets were asked for, in each poll anew."""
+    cluster, _ = crowded(700, size=1, latency=0.5)
+    async with watching(cluster) as survey:
+        found = await polls(survey, 4)
+    known = [sum(group.lag is not None for group in snapshot.groups) for snapshot in found]
+
+    assert 0 < known[0] < known[1]
+    assert known[-1] == 700
 
 
 # --- groups and topics ---------------------------------------------------------------------------------------------------------
