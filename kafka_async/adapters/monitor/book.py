@@ -24,7 +24,7 @@ from .window import GAP, INTERVALS, SETTLED, Judgement, Members, Seen, Window
 Offsets = Mapping[TopicPartition, OffsetAndMetadata | ShareOffset | KafkaError]
 
 RARELY: Final = 6
-"""A group without members that has nothing to do is asked each so many polls."""
+"""A group without members that has nothing to do is asked each so many polls, and when records come for it."""
 HISTORY: Final = 60
 """Samples of a sparkline."""
 HOUR: Final = 3600.0
@@ -196,6 +196,30 @@ class Book:
             not isinstance(end, KafkaError) and (known := self._logs.end(part)) is not None and end < known
             for part, end in ends.items()
         )
+
+    def stirred(
+        self,
+        listed: Mapping[int, Collection[GroupListing] | KafkaError],
+        asked: Collection[str],
+        ends: Mapping[TopicPartition, int | KafkaError],
+    ) -> list[GroupListing]:
+        """Return the groups without members that had nothing to do, were not ``asked`` in this poll, and have new records by now.
+
+        What they have committed is wanted too: of a program that is no member it is as new as the records.
+        """
+        return [
+            listing
+            for found in listed.values()
+            if not isinstance(found, KafkaError)
+            for listing in found
+            if listing.group_id not in asked
+            and (known := self._groups.get(listing.group_id)) is not None
+            and known.idle
+            and any(
+                window.last is not None and window.last.lag == 0 and ends.get(part, window.last.end) != window.last.end
+                for part, window in known.windows.items()
+            )
+        ]
 
     def searches(self, now: float, wall_ms: float) -> dict[TopicPartition, Search]:
         """Return what to look up by time: partitions in which a group is so far behind that no sample is as old.

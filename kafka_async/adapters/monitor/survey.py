@@ -76,6 +76,9 @@ class Survey:
                 ends.pop(part)
             ends |= await self._ends(nowhere | refused, LATEST)
         self._nowhere = wanted - self._layout.leaders.keys()
+        if stirred := self.book.stirred(listed, offsets, ends):
+            committed, later = await self._committed(stirred)
+            offsets, ends = offsets | committed, ends | later
         starts: dict[TopicPartition, int | KafkaError] = {}
         stable: dict[TopicPartition, int | KafkaError] = {}
         if began - self._starts_at >= SLOW or shrunk:
@@ -172,6 +175,17 @@ class Survey:
         found = await batches.find_many(self.admin.client, self.names, self.seconds)
         known = {node for node in found.values() if not isinstance(node, KafkaError)}
         return known if len(known) and not any(isinstance(node, KafkaError) for node in found.values()) else self.admin.client.nodes
+
+    async def _committed(
+        self, groups: Collection[GroupListing]
+    ) -> tuple[dict[str, Offsets | KafkaError], dict[TopicPartition, int | KafkaError]]:
+        """Ask groups for their offsets, and then where these logs end: an offset may be after an end that was told before it."""
+        offsets: dict[str, Offsets | KafkaError] = {}
+        offsets.update(await batches.committed_many(self.admin.client, groups, self.seconds))
+        offsets.update(await batches.share_offsets_many(self.admin.client, groups, self.seconds))
+        parts = {part for each in offsets.values() if not isinstance(each, KafkaError) for part in each}
+        ends = await self._ends({part for part in parts if self.book.topic in (None, part.topic)}, LATEST)
+        return offsets, {part: end for part, end in ends.items() if not isinstance(end, KafkaError)}
 
     async def _ends(
         self, partitions: Collection[TopicPartition], what: int, *, stable: bool = False

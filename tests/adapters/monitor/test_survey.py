@@ -77,6 +77,17 @@ def crowded(count: int, size: int = 3, **options: Any) -> tuple[FakeCluster, lis
     return cluster, tps
 
 
+def refusing(code: int) -> Callable[[Any, OffsetFetchRequest], OffsetFetchResponse]:
+    """Return what answers requests for offsets with an error for each group."""
+
+    def refuse(_broker: Any, request: OffsetFetchRequest) -> OffsetFetchResponse:
+        return OffsetFetchResponse(
+            groups=tuple(OffsetFetchResponseGroup(group_id=group.group_id, error_code=code) for group in request.groups)
+        )
+
+    return refuse
+
+
 # --- what it costs -------------------------------------------------------------------------------------------------------------
 
 
@@ -128,6 +139,34 @@ async def test_a_group_that_had_nothing_to_do_shows_its_lag_at_once_and_is_asked
         assert group_of(await next_poll(survey)).lag == 7
         commit(cluster, "g", tps[0], 105)
         assert group_of(await next_poll(survey)).lag == 2
+
+
+@virtual
+async def test_a_program_that_commits_without_being_a_member_is_not_behind_the_moment_it_goes_on() -> None:
+    """Its offsets are asked for each sixth poll, and were held against the ends of now: a lag, and a STOP, that never were."""
+    cluster, tps = crowded(0)
+    commit(cluster, "g", tps[0], 100)
+    async with watching(cluster) as survey:
+        await survey.poll()
+        for done in (600, 600, 700, 700, 700, 1000):
+            cluster.fill(tps[0], done - cluster.log(tps[0]).end)
+            commit(cluster, "g", tps[0], done)
+            group = group_of(await next_poll(survey))
+            assert (group.status, group.lag, group.partitions[0].committed) == (Status.OK, 0, done)
+
+
+@virtual
+async def test_a_group_without_members_whose_offsets_are_not_told_when_its_records_come_keeps_its_values() -> None:
+    cluster, tps = crowded(0)
+    commit(cluster, "g", tps[0], 100)
+    async with watching(cluster) as survey:
+        await survey.poll()
+        cluster.fill(tps[0], 7)
+        cluster.control(Api.OFFSET_FETCH, refusing(LOADING))
+        meanwhile, later = group_of(await next_poll(survey)), group_of(await next_poll(survey))
+
+    assert meanwhile.age_seconds == pytest.approx(INTERVAL, abs=0.1)
+    assert (later.lag, later.status) == (7, Status.STOP)
 
 
 @virtual
@@ -611,17 +650,6 @@ async def test_only_partitions_of_a_topic_count_if_one_is_named() -> None:
         snapshot = await survey.poll()
 
     assert [(group.name, [part.partition.topic for part in group.partitions]) for group in snapshot.groups] == [("g00000", ["u"])]
-
-
-def refusing(code: int) -> Callable[[Any, OffsetFetchRequest], OffsetFetchResponse]:
-    """Return what answers requests for offsets with an error for each group."""
-
-    def refuse(_broker: Any, request: OffsetFetchRequest) -> OffsetFetchResponse:
-        return OffsetFetchResponse(
-            groups=tuple(OffsetFetchResponseGroup(group_id=group.group_id, error_code=code) for group in request.groups)
-        )
-
-    return refuse
 
 
 @pytest.mark.parametrize("code", [DENIED, LOADING])
