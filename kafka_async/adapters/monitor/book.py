@@ -142,7 +142,7 @@ class Book:
     _answered: dict[int, float] = field(factory=dict)
     """When each broker last listed its groups."""
     _notes: dict[int, str] = field(factory=dict)
-    """What each broker said in place of it."""
+    """What each broker said in place of it, of those that were asked in the last poll."""
     _number: int = 0
     _errors: int = 0
     _rates_since: float = float("-inf")
@@ -266,6 +266,8 @@ class Book:
             for each in answers.values()
         )
         listed: dict[str, GroupListing] = {}
+        for node in self._notes.keys() - poll.listed.keys():  # it was not asked: it coordinates none of the groups any more
+            del self._notes[node]
         for node, outcome in poll.listed.items():
             if isinstance(outcome, KafkaError):
                 self._notes[node] = _said(outcome)
@@ -369,7 +371,7 @@ class Book:
         return Snapshot(
             number=self._number,
             groups=tuple(sorted(shown, key=lambda view: (*(-each for each in view.trouble), view.name))),
-            cluster=self._cluster(now, poll.layout),
+            cluster=self._cluster(now, poll.layout, poll.listed),
             poll_seconds=poll.seconds,
             errors=self._errors,
             missing=poll.missing,
@@ -386,7 +388,7 @@ class Book:
     def _late(self, now: float, known: _Known) -> bool:
         return known.taken_at is None or now - known.taken_at > GAP * self.interval
 
-    def _cluster(self, now: float, layout: Layout) -> ClusterOverview:
+    def _cluster(self, now: float, layout: Layout, asked: Collection[int]) -> ClusterOverview:
         leads = list(layout.leaders.values())
         return ClusterOverview(
             cluster_id=layout.cluster_id,
@@ -399,6 +401,7 @@ class Book:
                     leads=leads.count(node.id),
                     age_seconds=now - self._answered[node.id] if node.id in self._answered else None,
                     note=self._notes.get(node.id, ""),
+                    asked=node.id in asked,
                 )
                 for node in sorted(layout.brokers, key=lambda node: node.id)
             ),

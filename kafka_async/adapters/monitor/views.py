@@ -212,6 +212,8 @@ class BrokerView:
     """Since when it has not answered; 0 if it did in the last poll, ``None``: it never has."""
     note: str = ""
     """What it answers in place of what was asked."""
+    asked: bool = True
+    """It was asked in the last poll: if groups are named, only their coordinators are."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the values under their names."""
@@ -222,6 +224,7 @@ class BrokerView:
             "leads": self.leads,
             "age_seconds": _rounded(self.age_seconds),
             "note": self.note or None,
+            "asked": self.asked,
         }
 
 

@@ -327,6 +327,23 @@ async def test_a_group_whose_new_coordinator_does_not_answer_yet_is_not_forgotte
 
 
 @virtual
+async def test_what_a_broker_said_is_over_once_it_coordinates_none_of_the_groups_that_are_named() -> None:
+    cluster, tps = crowded(0, 3)
+    cluster.groups.moved["g"] = 1
+    commit(cluster, "g", tps[0], 100)
+    async with watching(cluster, "g") as survey:
+        await survey.poll()
+        cluster.control(Api.LIST_GROUPS, cluster.answering(ListGroupsResponse(error_code=LOADING)), node=1)
+        said = [broker.note != "" for broker in (await next_poll(survey)).cluster.brokers]
+        cluster.groups.moved["g"] = 2
+        snapshot = await next_poll(survey)
+
+    assert said == [False, True, False]
+    assert [(broker.note, broker.asked) for broker in snapshot.cluster.brokers] == [("", False), ("", False), ("", True)]
+    assert group_of(snapshot).age_seconds == pytest.approx(0, abs=0.1)
+
+
+@virtual
 async def test_a_group_that_moves_to_a_broker_that_has_just_joined_is_found_there() -> None:
     cluster, tps = crowded(0, 2)
     cluster.groups.moved["g"] = 1
