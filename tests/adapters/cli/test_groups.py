@@ -16,7 +16,7 @@ from kafka_async.adapters.cli.done_maps import Committed
 from kafka_async.adapters.cli.groups import KnownLag, description, description_json, ends_of, names_of, progress
 from kafka_async.application.processing.encoding import encode
 from kafka_async.model import Node
-from kafka_async.testing import Api, Cluster, ThreadedCluster
+from kafka_async.testing import HANG, Api, Cluster, ThreadedCluster
 from kafka_async.testing.simulation import FakeCluster
 from kafka_async.wire.messages import (
     OffsetFetchResponse,
@@ -270,6 +270,25 @@ def test_groups_of_kafka_streams_have_a_lag_too(cluster: ThreadedCluster) -> Non
     rows = [json.loads(line) for line in list_with_lag(cluster, "-J").stdout.splitlines()]
 
     assert [(row["type"], row["lag"], row["lag_is_complete"]) for row in rows] == [("streams", 2, True)] * 2
+
+
+def test_a_leader_that_does_not_answer_costs_the_partitions_of_the_others_nothing() -> None:
+    def write(cluster: Cluster) -> None:
+        parts = cluster.topic("orders", 2)
+        for part in parts:
+            cluster.produce_many("orders", ["x"] * 5, partition=part.partition)
+        member = cluster.join("g", partitions=parts)
+        member.commit(dict.fromkeys(parts, 3))
+        member.leave()
+        cluster.control(Api.LIST_OFFSETS, lambda broker, _: HANG if broker == 1 else None, keep=True)
+
+    with ThreadedCluster(Cluster(2)) as cluster:
+        cluster.call(write).result()
+        result = list_with_lag(cluster, "-X", "default.api.timeout.ms=1500")
+
+    assert result.exit_code == 0, result.stderr
+    assert [line.split()[-1] for line in result.stdout.splitlines()[1:]] == [">=2", ">=2"]
+    assert result.stderr.startswith("kafka-async: broker 1 does not tell where its logs end: ")
 
 
 def test_what_may_pass_is_asked_for_again(cluster: ThreadedCluster) -> None:
