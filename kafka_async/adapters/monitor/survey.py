@@ -114,24 +114,42 @@ class Survey:
 
     async def _look_around(self, now: float) -> None:
         client = self.admin.client
-        nodes = sorted(client.nodes, key=lambda node: node in self._silent)
-        lost = self._silent.issuperset(nodes)  # whoever is asked at an address that nobody has any more is silent for ever
+        lost = self._silent.issuperset(client.nodes)  # whoever is asked at an address that nobody has any more is silent for ever
         if now - self._layout_at < LAYOUT_EVERY and not lost:
             return
+        silent: list[int | None] = [node for node in client.nodes if node in self._silent]
         problem: KafkaError | None = None
-        for node in (*nodes, *([None] if lost else [])):
-            try:
-                with anyio.fail_after(self.seconds):
-                    self._layout = layout_of(await (client.layout_anew() if node is None else client.layout(node_id=node)))
-            except (KafkaError, TimeoutError) as error:
-                self._silent |= {node} if node is not None else set()
-                problem = error if isinstance(error, KafkaError) else problem
-            else:
-                self._silent = self._silent if node is not None else frozenset()
-                self._layout_at = now
+        for nodes in (*([node] for node in client.nodes if node not in self._silent), silent, [None] if lost else []):
+            found = await self._first_layout(nodes)
+            if isinstance(found, Layout):
+                self._layout, self._layout_at = found, now
+                self._silent = self._silent if nodes != [None] else frozenset()
                 return
+            problem = found or problem
         if not self._layout.brokers:
             raise problem or IllegalStateError("no broker says where partitions are")
+
+    async def _first_layout(self, nodes: Collection[int | None]) -> Layout | KafkaError | None:
+        """Ask brokers at once; return what the first says that answers, or else what one of them complains of.
+
+        ``None`` in place of a broker: whoever is at the servers to start from.
+        """
+        client, found = self.admin.client, list[Layout | KafkaError]()
+
+        async def ask(node: int | None) -> None:
+            try:
+                with anyio.fail_after(self.seconds):
+                    found.insert(0, layout_of(await (client.layout_anew() if node is None else client.layout(node_id=node))))
+            except (KafkaError, TimeoutError) as error:
+                self._silent |= {node} if node is not None else set()
+                found.extend([error] if isinstance(error, KafkaError) else [])
+            else:
+                tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            for node in nodes:
+                tasks.start_soon(ask, node)
+        return found[0] if found else None
 
     async def _groups(
         self,

@@ -394,6 +394,26 @@ async def test_a_cluster_that_comes_back_at_other_addresses_is_found_again() -> 
 
 
 @virtual
+async def test_many_brokers_that_do_not_answer_make_a_poll_no_longer_than_a_few() -> None:
+    cluster, _ = crowded(3, 12)
+    async with watching(cluster) as survey:
+        await survey.poll()
+        for node in range(12):
+            cluster.freeze(node)
+        await next_poll(survey)
+        begun = anyio.current_time()
+        await survey.poll()
+        took = anyio.current_time() - begun
+        for node in range(12):
+            cluster.start(node)
+            cluster.disconnect(node)
+        snapshot = await poll_until(survey, lambda found: group_of(found, "g00001").status is Status.STOP)
+
+    assert took < 3 * INTERVAL
+    assert snapshot.number < 8
+
+
+@virtual
 async def test_a_broker_that_knows_of_no_broker_yet_is_not_believed() -> None:
     cluster, _ = crowded(1, 1)
     async with watching(cluster) as survey:
