@@ -216,7 +216,10 @@ class Book:
             and (known := self._groups.get(listing.group_id)) is not None
             and known.idle
             and any(
-                window.last is not None and window.last.lag == 0 and ends.get(part, window.last.end) != window.last.end
+                window.last is not None
+                and window.last.lag == 0
+                and isinstance(end := ends.get(part), int)
+                and end != window.last.end
                 for part, window in known.windows.items()
             )
         ]

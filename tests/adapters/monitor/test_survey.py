@@ -1,7 +1,7 @@
 """Polls of a simulated cluster: how many requests they take, and what is shown if brokers, groups and topics do what they do."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from http import HTTPStatus
 from math import ceil
 from typing import Any
@@ -457,11 +457,10 @@ async def test_brokers_before_3_0_get_through_all_groups_in_turns() -> None:
 async def polls(survey: Survey, count: int) -> list[Snapshot]:
     """Return what so many polls find, each of which begins an interval after the one before."""
     found = []
-    async with aclosing(survey.snapshots()) as snapshots:
-        async for snapshot in snapshots:
-            found.append(snapshot)
-            if len(found) == count:
-                break
+    for _ in range(count):
+        began = anyio.current_time()
+        found.append(await survey.poll())
+        await anyio.sleep(max(0.0, INTERVAL - (anyio.current_time() - began)))
     return found
 
 
