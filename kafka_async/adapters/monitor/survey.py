@@ -117,9 +117,10 @@ class Survey:
         lost = self._silent.issuperset(client.nodes)  # whoever is asked at an address that nobody has any more is silent for ever
         if now - self._layout_at < LAYOUT_EVERY and not lost:
             return
-        silent: list[int | None] = [node for node in client.nodes if node in self._silent]
+        rounds: list[list[int | None]] = [[node] for node in client.nodes if node not in self._silent]
+        rounds += [[node for node in client.nodes if node in self._silent], [None] if lost else []]
         problem: KafkaError | None = None
-        for nodes in (*([node] for node in client.nodes if node not in self._silent), silent, [None] if lost else []):
+        for nodes in rounds:
             found = await self._first_layout(nodes)
             if isinstance(found, Layout):
                 self._layout, self._layout_at = found, now
