@@ -184,16 +184,13 @@ async def _lags(admin: Admin, shown: Collection[GroupListing]) -> dict[str, Know
     lags = dict.fromkeys((group.group_id for group in shown), KnownLag())
     seconds = admin.client.config.default_api_timeout_ms / 1000
 
-    async def attempt() -> tuple[dict[str, Any], dict[str, Any], dict[str, KafkaError]]:
+    until = admin.client.clock() + seconds
+    while True:
         shares = await batches.share_offsets_many(admin.client, shown, seconds)
         found = await batches.committed_many(admin.client, shown, seconds)
         refused = _refused(shares | found)
-        for error in refused.values():
-            if error.retriable:
-                raise error
-        return shares, found, refused
-
-    shares, found, refused = await admin.client.persist(attempt)
+        if not await _again(admin.client, refused.values(), until):
+            break
     committed = {name: _told(outcome) for name, outcome in found.items()}
     ends, silent = await _ends(admin.client, {partition for each in committed.values() for partition in each}, seconds)
     for node, why in sorted(silent.items()):
@@ -223,10 +220,17 @@ async def _ends(
         found = await batches.offsets_many(client, asked, leaders, until - client.clock())
         ends |= {partition: each.offset for partition, each in found.items() if isinstance(each, OffsetAndTimestamp)}
         silent = {leaders[partition]: each for partition, each in found.items() if isinstance(each, KafkaError)}
-        pause = max(client.config.retry_backoff_ms, 10) / 1000
-        if not any(each.retriable for each in silent.values()) or client.clock() + pause >= until:
+        if not await _again(client, silent.values(), until):
             return ends, silent
-        await anyio.sleep(pause)
+
+
+async def _again(client: Client, errors: Iterable[KafkaError], until: float) -> bool:
+    """Return after a pause whether to ask once more: something may pass, and there is time."""
+    pause = max(client.config.retry_backoff_ms, 10) / 1000
+    if not any(error.retriable for error in errors) or client.clock() + pause >= until:
+        return False
+    await anyio.sleep(pause)
+    return True
 
 
 def _refused(found: Mapping[str, Any]) -> dict[str, KafkaError]:

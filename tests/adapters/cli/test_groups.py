@@ -272,23 +272,34 @@ def test_groups_of_kafka_streams_have_a_lag_too(cluster: ThreadedCluster) -> Non
     assert [(row["type"], row["lag"], row["lag_is_complete"]) for row in rows] == [("streams", 2, True)] * 2
 
 
-def test_a_leader_that_does_not_answer_costs_the_partitions_of_the_others_nothing() -> None:
+@pytest.mark.parametrize(
+    ("api", "cells", "said"),
+    [
+        (Api.LIST_OFFSETS, ["2", ">=2", "-", ">=4"], ["broker 1 does not tell where its logs end: "]),
+        # The connection is held up, so the same broker does not tell about its logs either.
+        (Api.OFFSET_FETCH, ["2", "-", "-", ">=2"], ["broker 1 does not tell where", "the lag of group 'b' is not known: "]),
+    ],
+)
+def test_a_broker_that_does_not_answer_costs_the_others_nothing(api: Api, cells: list[str], said: list[str]) -> None:
     def write(cluster: Cluster) -> None:
-        parts = cluster.topic("orders", 2)
-        for part in parts:
+        first, second = cluster.topic("orders", 2)
+        for part in (first, second):
             cluster.produce_many("orders", ["x"] * 5, partition=part.partition)
-        member = cluster.join("g", partitions=parts)
-        member.commit(dict.fromkeys(parts, 3))
-        member.leave()
-        cluster.control(Api.LIST_OFFSETS, lambda broker, _: HANG if broker == 1 else None, keep=True)
+        for name, parts in (("a", [first]), ("b", [first, second]), ("c", [second])):
+            member = cluster.join(name, partitions=parts)
+            member.commit(dict.fromkeys(parts, 3))
+            member.leave()
+            cluster.simulated.groups.moved[name] = int(name == "b")
+        cluster.control(api, lambda broker, _: HANG if broker == 1 else None, keep=True)
 
     with ThreadedCluster(Cluster(2)) as cluster:
         cluster.call(write).result()
         result = list_with_lag(cluster, "-X", "default.api.timeout.ms=1500")
 
     assert result.exit_code == 0, result.stderr
-    assert [line.split()[-1] for line in result.stdout.splitlines()[1:]] == [">=2", ">=2"]
-    assert result.stderr.startswith("kafka-async: broker 1 does not tell where its logs end: ")
+    assert [line.split()[-1] for line in result.stdout.splitlines()[1:]] == cells
+    for line, start in zip(result.stderr.splitlines(), said, strict=True):
+        assert line.startswith(f"kafka-async: {start}")
 
 
 def test_what_may_pass_is_asked_for_again(cluster: ThreadedCluster) -> None:
