@@ -18,6 +18,8 @@ from ...errors import (
     GroupIdNotFound,
     IllegalStateError,
     InvalidTopicError,
+    KafkaConnectionError,
+    KafkaTimeoutError,
     MalformedResponseError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
@@ -147,14 +149,26 @@ class Admin:
         answer = await self._ask_coordinator(group_id, message, highest_version=BY_NAME)
         return {each: offset for group in answer.groups for each, offset in certain(committed_offsets(group)).items()}
 
-    @persistent
     async def delete_group(self, group_id: str) -> None:
         """Delete a group without members, with all that it has committed.
 
         Raises ``NonEmptyGroup`` if it has members, ``GroupIdNotFound`` if it does not exist.
         """
-        for result in (await self._ask_coordinator(group_id, DeleteGroupsRequest(groups_names=(group_id,)))).results:
-            check(result.error_code)
+        lost = False
+
+        async def attempt() -> None:
+            nonlocal lost
+            coordinator = await self._coordinator(group_id)
+            try:
+                answer = await self.client.ask(DeleteGroupsRequest(groups_names=(group_id,)), coordinator.id)
+            except (KafkaConnectionError, KafkaTimeoutError):
+                lost = True
+                raise
+            for result in answer.results:
+                if not (lost and result.error_code == GroupIdNotFound.errno):  # a request whose answer was lost has deleted it
+                    check(result.error_code)
+
+        await self.client.persist(attempt)
 
     @persistent
     async def delete_offsets(self, group_id: str, partitions: Collection[TopicPartition]) -> None:

@@ -115,6 +115,22 @@ async def find_many(client: Client, names: Collection[str], seconds: float = SEC
     return await _ask_all(client, {None: [question(keys) for keys in _hundreds(names)]}, seconds)
 
 
+def portions(groups: Iterable[GroupListing]) -> list[list[GroupListing]]:
+    """Return groups as requests take them, at most a hundred of one kind each, so that all can be asked about some after another.
+
+    The order is that of the first group in each.
+    """
+    found: list[list[GroupListing]] = []
+    last: dict[tuple[int | None, str], list[GroupListing]] = {}
+    for group in groups:
+        key = (group.coordinator, group.kind)
+        if key not in last or len(last[key]) == AT_ONCE:
+            last[key] = []
+            found.append(last[key])
+        last[key].append(group)
+    return found
+
+
 async def describe_many(client: Client, groups: Iterable[GroupListing], seconds: float = SECONDS) -> Outcomes[str, Group]:
     """Ask for the members of groups, each at the broker that listed it. Groups of Kafka Streams are left out.
 

@@ -8,7 +8,7 @@ What has gone back stands in the group's commit: the first letter that is left, 
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 from uuid import UUID
@@ -187,6 +187,28 @@ class Letterbox:
             for before, now in zip(self.entries, kept, strict=True)
             if before.gone_back or (before.partition, before.offset) in done
         )
+
+    def room_for(self, done: Collection[tuple[int, int]], more: Sequence[tuple[int, int]]) -> int:
+        """Return how many of ``more``, from the first on, a commit has room for once ``done`` have gone back.
+
+        Whichever of them fail: every second one takes the most room.
+        """
+        count = len(more)
+        while count and not self.has_room({*done, *self._scattered(done, set(more[:count]))}):
+            count //= 2
+        return count
+
+    def _scattered(self, done: Collection[tuple[int, int]], more: Collection[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+        """Return those of ``more`` whose way back would take the most room: none of them is next to one that is done."""
+        places = [(entry.partition, entry.offset) for entry in self.entries]
+        past = [entry.gone_back or entry.letter is None or place in done for entry, place in zip(self.entries, places, strict=True)]
+        for index, place in enumerate(places):
+            first = not index or places[index - 1][0] != place[0]  # what is done from the front on takes no room
+            last = index + 1 == len(places) or places[index + 1][0] != place[0]
+            alone = not first and not past[index - 1] and (last or not past[index + 1])
+            if place in more and alone and not past[index]:
+                past[index] = True
+                yield place
 
 
 @define(eq=False)
@@ -467,7 +489,11 @@ class WayBack:
     done: set[tuple[int, int]] = field(factory=set, init=False)
 
     async def go(self) -> None:
-        """Write all that can be written, and commit. Stops if the producer takes nothing of a batch."""
+        """Write all that can be written, and commit.
+
+        Stops if the producer takes nothing of a batch, and if the group could not remember what comes next: those that fail stay
+        between those that are done, and what is not remembered would go back in each run.
+        """
         ends = {each: end for each, end in self.plan.box.ends.items() if any(part == each.partition for part, _ in self.plan.going)}
         batch: list[Record] = []
         left = set(self.plan.going)
@@ -484,7 +510,10 @@ class WayBack:
             self.failures += [f"{partition}:{offset}: the letter itself is gone by now" for partition, offset in sorted(left)]
 
     async def _write(self, batch: Sequence[Record]) -> bool:
-        """Write letters, commit, and return whether the producer has taken any. One that was given none has refused nothing."""
+        """Write letters, commit, and return whether to go on: the producer has taken any, and the group can remember all.
+
+        A producer that was given none has refused nothing.
+        """
         ready: list[tuple[Record, Outgoing]] = []
         for record in batch:
             letter = self.plan.going[record.partition, record.offset]
@@ -499,6 +528,18 @@ class WayBack:
                 self._failed(record, f"it went back {redrives(original.headers)} times already (--max-redrives)")
             else:
                 ready.append((record, self._outgoing(record, letter, original)))
+        before = len(self.done)
+        left = ready
+        while left:
+            count = self.plan.box.room_for(self.done, [(record.partition, record.offset) for record, _ in left])
+            if not count:
+                self._failed(left[0][0], f"group {self.wanted.group!r} cannot remember it with so many others between")
+                return False
+            await self._send(left[:count])
+            left = left[count:]
+        return not ready or len(self.done) > before
+
+    async def _send(self, ready: Sequence[tuple[Record, Outgoing]]) -> None:
         results = await self.write([outgoing for _, outgoing in ready])
         for (record, _), error in zip(ready, results, strict=True):
             if error is None:
@@ -506,7 +547,6 @@ class WayBack:
             else:
                 self._failed(record, in_words(error))
         await self.memory.commit(self.plan.box.commits(self.done))
-        return not results or None in results
 
     def _failed(self, record: Record, why: str) -> None:
         self.failures.append(f"{record.partition}:{record.offset}: {why}")

@@ -1,10 +1,12 @@
 """The commands ``kafka-async groups``: which groups there are, their members, their lag."""
 
 from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 from itertools import starmap
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Self
 
+import anyio
 import typer
 from attrs import evolve, frozen
 
@@ -12,9 +14,10 @@ from ...application.consumer import KafkaConsumer
 from ...config import ConsumerConfig
 from ...config.spelling import did_you_mean
 from ...errors import GroupIdNotFound, IllegalStateError, KafkaError
-from ...model import OffsetAndMetadata, TopicPartition
+from ...model import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from ...trace import first_of, partition_names
-from ..admin import LETTERS_TO, Admin, Client, DeadLetterTopic, DescribedMember, Group, GroupListing, ShareOffset, batches
+from ..admin import LATEST, LETTERS_TO, Admin, Client, DeadLetterTopic, DescribedMember, Group, GroupListing, ShareOffset, batches
+from ..monitor.survey import layout_of
 from .consumer_options import Brokers, CommandConfig, Settings, admin_options
 from .done_maps import Committed, read_maps
 from .formats import json_row
@@ -144,7 +147,7 @@ def list_groups(
         async with Client.connect(ConsumerConfig.from_options(options), fail_fast=True) as client:
             found = await Admin(client).list_groups()
             shown = [group for group in found if not wanted or group.state.lower() in wanted]
-            lags = await _lags(Admin(client), shown, options) if with_lag else None
+            lags = await _lags(Admin(client), shown) if with_lag else None
         if as_json:
             return b"".join(_listing_json(group, lags) for group in shown)
         return _listing_table(shown, lags)
@@ -176,31 +179,58 @@ class KnownLag:
         return self.records if self.complete or self.records is None else AtLeast(self.records)
 
 
-async def _lags(admin: Admin, shown: Collection[GroupListing], options: Mapping[str, Any]) -> dict[str, KnownLag]:
+async def _lags(admin: Admin, shown: Collection[GroupListing]) -> dict[str, KnownLag]:
     """Return the lag of each group."""
     lags = dict.fromkeys((group.group_id for group in shown), KnownLag())
     seconds = admin.client.config.default_api_timeout_ms / 1000
-    offsets = [group for group in shown if group.kind in ("", "classic", "consumer")]
 
-    async def attempt() -> tuple[dict[str, Any], dict[str, Any], dict[str, KafkaError]]:
+    until = admin.client.clock() + seconds
+    while True:
         shares = await batches.share_offsets_many(admin.client, shown, seconds)
-        found = await batches.committed_many(admin.client, offsets, seconds)
+        found = await batches.committed_many(admin.client, shown, seconds)
         refused = _refused(shares | found)
-        for error in refused.values():
-            if error.retriable:
-                raise error
-        return shares, found, refused
-
-    shares, found, refused = await admin.client.persist(attempt)
+        if not await _again(admin.client, refused.values(), until):
+            break
     committed = {name: _told(outcome) for name, outcome in found.items()}
-    async with KafkaConsumer[Any, Any](**options) as lookups:
-        ends = await ends_of(lookups, {partition for each in committed.values() for partition in each})
+    ends, silent = await _ends(admin.client, {partition for each in committed.values() for partition in each}, seconds)
+    for node, why in sorted(silent.items()):
+        to_stderr(f"{printable(f'kafka-async: broker {node} does not tell where its logs end: {in_words(why)}')}\n")
     lags |= {name: KnownLag.of([row.lag for row in share_progress(_told(outcome))]) for name, outcome in shares.items()}
     lags |= {name: KnownLag.of([row.lag for row in progress(each, ends)]) for name, each in committed.items()}
     for name, error in refused.items():
         to_stderr(f"{printable(f'kafka-async: the lag of group {name!r} is not known: {in_words(error)}')}\n")
         lags[name] = evolve(lags[name], complete=False)
     return lags
+
+
+async def _ends(
+    client: Client, partitions: Collection[TopicPartition], seconds: float
+) -> tuple[dict[TopicPartition, int], dict[int, KafkaError]]:
+    """Look up the ends of partitions that exist and have a leader, and return with them which leaders do not tell, and why.
+
+    One leader that does not answer costs the partitions of the others nothing. What may pass is asked for again, for ``seconds``.
+    """
+    ends: dict[TopicPartition, int] = {}
+    until = client.clock() + seconds
+    while True:
+        left = set(partitions) - ends.keys()
+        names = {partition.topic for partition in left}
+        leaders = layout_of(await client.persist(partial(client.layout, names))).leaders if names else {}
+        asked = dict.fromkeys(left & leaders.keys(), LATEST)
+        found = await batches.offsets_many(client, asked, leaders, until - client.clock())
+        ends |= {partition: each.offset for partition, each in found.items() if isinstance(each, OffsetAndTimestamp)}
+        silent = {leaders[partition]: each for partition, each in found.items() if isinstance(each, KafkaError)}
+        if not await _again(client, silent.values(), until):
+            return ends, silent
+
+
+async def _again(client: Client, errors: Iterable[KafkaError], until: float) -> bool:
+    """Return after a pause whether to ask once more: something may pass, and there is time."""
+    pause = max(client.config.retry_backoff_ms, 10) / 1000
+    if not any(error.retriable for error in errors) or client.clock() + pause >= until:
+        return False
+    await anyio.sleep(pause)
+    return True
 
 
 def _refused(found: Mapping[str, Any]) -> dict[str, KafkaError]:

@@ -14,7 +14,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from ...trace import counted
-from ..monitor import GroupView, PartitionView, Snapshot, Status
+from ..monitor import BrokerView, GroupView, PartitionView, Snapshot, Status
 from ..monitor.numbers import NOTHING, behind, count, duration, rate, sparkline
 from .tables import printable
 
@@ -368,6 +368,12 @@ def group_lines(group: GroupView, width: int, *, plain: bool = False) -> list[Te
     return lines
 
 
+def _answered(broker: BrokerView) -> str:
+    if not broker.asked:
+        return "not asked"
+    return f"{broker.age_seconds:.0f} s ago" if broker.age_seconds is not None else NOTHING
+
+
 def cluster_lines(snapshot: Snapshot, width: int) -> list[Text]:
     """Return the page of the cluster: brokers, and partitions in trouble."""
     cluster = snapshot.cluster
@@ -379,7 +385,7 @@ def cluster_lines(snapshot: Snapshot, width: int) -> list[Text]:
         Column("ADDRESS", lambda broker: printable(broker.address), left=True, flexible=True),
         Column("RACK", lambda broker: printable(broker.rack or NOTHING), left=True),
         Column("LEADS", lambda broker: count(broker.leads)),
-        Column("ANSWERED", lambda broker: f"{broker.age_seconds:.0f} s ago" if broker.age_seconds is not None else NOTHING),
+        Column("ANSWERED", _answered),
         Column("NOTE", lambda broker: printable(broker.note), left=True),
     )
     head, *rows = layout(columns, cluster.brokers, width - 1)

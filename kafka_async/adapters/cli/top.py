@@ -6,7 +6,7 @@ What is shown is in ``screens.py``; what it means in ``adapters/monitor``.
 import asyncio
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Annotated, Any, Final, TypeAlias
 
 import anyio
@@ -108,7 +108,10 @@ async def _written(survey: Survey, plan: TopPlan, output: Output) -> int:
         output.notify(f"kafka-async: group {name!r} does not exist")
     if snapshot.lacks_topic:
         output.notify(f"kafka-async: topic {survey.book.topic!r} does not exist, or may not be described")
-    return exit_code(snapshot)
+    for name in untold(snapshot, plan.names) if not snapshot.lacks_topic else ():
+        where = f" in topic {survey.book.topic!r}" if survey.book.topic is not None else ""
+        output.notify(f"kafka-async: nothing is known of group {name!r}{where}")
+    return exit_code(snapshot, plan.names)
 
 
 async def _last(survey: Survey, seconds: float) -> Snapshot:
@@ -132,12 +135,20 @@ def _document(snapshot: Snapshot, plan: TopPlan) -> bytes:
     return text_of(snapshot, detailed=bool(plan.names)).encode(sys.stdout.encoding or "utf-8", "backslashreplace")
 
 
-def exit_code(snapshot: Snapshot) -> int:
-    """Return the exit code of a check: 2 before 1 before 3 before 0, which is how bad they are."""
+def exit_code(snapshot: Snapshot, names: Collection[str] = ()) -> int:
+    """Return the exit code of a check: 2 before 1 before 3 before 0, which is how bad they are.
+
+    ``names``: groups that were asked for. To be well, each of them has to be shown.
+    """
     codes = {group.status.exit_code for group in snapshot.groups}
-    if snapshot.missing or snapshot.lacks_topic or not _answered(snapshot):
+    if snapshot.missing or snapshot.lacks_topic or untold(snapshot, names) or not _answered(snapshot):
         codes.add(UNKNOWN)
     return next((code for code in (2, 1, UNKNOWN) if code in codes), 0)
+
+
+def untold(snapshot: Snapshot, names: Collection[str]) -> list[str]:
+    """Return which of these groups are not shown, although nobody says that they do not exist."""
+    return [name for name in names if snapshot.find(name) is None and name not in snapshot.missing]
 
 
 def _answered(snapshot: Snapshot) -> bool:

@@ -15,16 +15,16 @@ from attrs import define, field, frozen
 
 from ...errors import BrokerResponseError, KafkaError
 from ...model import Node, OffsetAndMetadata, TopicPartition
-from ..admin import Group, GroupListing, ShareOffset
+from ..admin import DescribedMember, Group, GroupListing, ShareOffset
 from .status import Status, worst
 from .times import EndTimes, Search
 from .views import BrokerView, ClusterOverview, GroupView, MemberView, PartitionView, Snapshot
-from .window import GAP, INTERVALS, Judgement, Members, Seen, Window
+from .window import GAP, INTERVALS, SETTLED, Judgement, Members, Seen, Window
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata | ShareOffset | KafkaError]
 
 RARELY: Final = 6
-"""A group without members that has nothing to do is asked each so many polls."""
+"""A group without members that has nothing to do is asked each so many polls, and when records come for it."""
 HISTORY: Final = 60
 """Samples of a sparkline."""
 HOUR: Final = 3600.0
@@ -86,6 +86,16 @@ class _Known:
     history: "deque[int]" = field(factory=lambda: deque(maxlen=HISTORY))
     idle: bool = False
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it was listed without members."""
+        return self.listing.state == "Empty"
+
+    @property
+    def members(self) -> tuple[DescribedMember, ...] | None:
+        """Its members. A group that is listed without any has none, whether it was described or not; ``None``: not known."""
+        return self.group.members if self.group is not None else () if self.is_empty else None
+
 
 @define
 class _Logs:
@@ -132,7 +142,7 @@ class Book:
     _answered: dict[int, float] = field(factory=dict)
     """When each broker last listed its groups."""
     _notes: dict[int, str] = field(factory=dict)
-    """What each broker said in place of it."""
+    """What each broker said in place of it, of those that were asked in the last poll."""
     _number: int = 0
     _errors: int = 0
     _rates_since: float = float("-inf")
@@ -140,10 +150,9 @@ class Book:
     # --- what to ask -----------------------------------------------------------------------------------------------------------
 
     def due(self, listed: Iterable[GroupListing]) -> list[GroupListing]:
-        """Return the groups to ask about in the next poll; first those that were not asked for the longest time.
+        """Return the groups to ask about in the next poll; first those that were not told for the longest time.
 
-        So a broker that takes one group in a request, and does not get through all of them in time, goes on with the others next
-        time.
+        So a broker that does not get through all of them in time goes on with the others next time.
         """
         number = self._number + 1
         wanted = [
@@ -187,6 +196,33 @@ class Book:
             not isinstance(end, KafkaError) and (known := self._logs.end(part)) is not None and end < known
             for part, end in ends.items()
         )
+
+    def stirred(
+        self,
+        listed: Mapping[int, Collection[GroupListing] | KafkaError],
+        asked: Collection[str],
+        ends: Mapping[TopicPartition, int | KafkaError],
+    ) -> list[GroupListing]:
+        """Return the groups without members that had nothing to do, were not ``asked`` in this poll, and have new records by now.
+
+        What they have committed is wanted too: of a program that is no member it is as new as the records.
+        """
+        return [
+            listing
+            for found in listed.values()
+            if not isinstance(found, KafkaError)
+            for listing in found
+            if listing.group_id not in asked
+            and (known := self._groups.get(listing.group_id)) is not None
+            and known.idle
+            and any(
+                window.last is not None
+                and window.last.lag == 0
+                and isinstance(end := ends.get(part), int)
+                and end != window.last.end
+                for part, window in known.windows.items()
+            )
+        ]
 
     def searches(self, now: float, wall_ms: float) -> dict[TopicPartition, Search]:
         """Return what to look up by time: partitions in which a group is so far behind that no sample is as old.
@@ -233,6 +269,8 @@ class Book:
             for each in answers.values()
         )
         listed: dict[str, GroupListing] = {}
+        for node in self._notes.keys() - poll.listed.keys():  # it was not asked: it coordinates none of the groups any more
+            del self._notes[node]
         for node, outcome in poll.listed.items():
             if isinstance(outcome, KafkaError):
                 self._notes[node] = _said(outcome)
@@ -255,22 +293,29 @@ class Book:
             known = self._groups[name] = _Known(listing)
         before, known.listing = known.group, listing
         group, offsets = poll.groups.get(name), poll.offsets.get(name)
+        self._note_state(now, known, group.state if isinstance(group, Group) else "")
         if group is None and offsets is None:
             return  # it was not asked
         known.problem = next((each for each in (offsets, group) if isinstance(each, KafkaError)), None)
         if isinstance(group, Group):
             known.group = group
             self._count_rebalances(now, known, before, group)
-        elif group is not None and not group.retriable:  # such as one that may not be described: its members are not known
+        elif group is not None and (not group.retriable or known.is_empty):  # it may not be described, or they have left meanwhile
             known.group = None
         if offsets is not None and not isinstance(offsets, KafkaError):
             known.quiet = known.quiet + 1 if offsets == known.offsets else 0
             known.offsets = offsets
             known.told = self._number
 
+    def _note_state(self, now: float, known: _Known, described: str) -> None:
+        """Find out whether a group rebalances. Its listing tells, too: groups of Kafka Streams are not described."""
+        states = {known.listing.state, described} - {""}
+        if not states.isdisjoint(SETTLED):
+            known.rebalancing_since = None
+        elif states and known.rebalancing_since is None:
+            known.rebalancing_since = now
+
     def _count_rebalances(self, now: float, known: _Known, before: Group | None, after: Group) -> None:
-        settled = after.state in ("Stable", "Empty", "Dead")
-        known.rebalancing_since = None if settled else known.rebalancing_since if known.rebalancing_since is not None else now
         if before is not None:
             steps = _steps(before, after)
             known.rebalanced += steps
@@ -297,7 +342,7 @@ class Book:
             window.add(now, self._seen(part, offset, share, poll.layout), self._members(known, part, owned), self.interval)
         if (lag := _total(known.windows.values())) is not None:
             known.history.append(lag)
-        known.idle = known.listing.state == "Empty" and (lag == 0 or known.quiet >= INTERVALS)
+        known.idle = known.is_empty and (lag == 0 or known.quiet >= INTERVALS)
 
     def _wanted(self, known: _Known, owned: Collection[TopicPartition]) -> set[TopicPartition]:
         """Return the partitions that a group has now."""
@@ -312,10 +357,10 @@ class Book:
         return Seen(committed=committed, stable=self._logs.stable.get(part), share=share, **common)  # type: ignore[arg-type]  # likewise
 
     def _members(self, known: _Known, part: TopicPartition, owned: Collection[TopicPartition]) -> Members:
-        group = known.group
+        group, who = known.group, known.members
         return Members(
             state=known.listing.state or (group.state if group is not None else ""),
-            count=len(group.members) if group is not None else None,
+            count=len(who) if who is not None else None,
             owned=part in owned or not owned,
             rebalancing_since=known.rebalancing_since,
         )
@@ -324,19 +369,29 @@ class Book:
 
     def snapshot(self, now: float, poll: Findings) -> Snapshot:
         """Return what there is to show after a poll."""
-        groups = (self._view(now, name, known, poll) for name, known in self._groups.items())
-        shown = [view for view in groups if self.topic is None or view.partitions]
+        groups = [(known, self._view(now, name, known)) for name, known in self._groups.items()]
+        shown = [view for known, view in groups if view.partitions or not self._is_of_others(now, known)]
         return Snapshot(
             number=self._number,
             groups=tuple(sorted(shown, key=lambda view: (*(-each for each in view.trouble), view.name))),
-            cluster=self._cluster(now, poll.layout),
+            cluster=self._cluster(now, poll.layout, poll.listed),
             poll_seconds=poll.seconds,
             errors=self._errors,
             missing=poll.missing,
             lacks_topic=self.topic is not None and self.topic not in poll.layout.topics,
         )
 
-    def _cluster(self, now: float, layout: Layout) -> ClusterOverview:
+    def _is_of_others(self, now: float, known: _Known) -> bool:
+        """Return whether a group without partitions reads other topics than the one that is wanted.
+
+        Only a group whose offsets were told is known to. One that is refused, or answered too late, may be of the topic.
+        """
+        return self.topic is not None and known.taken_at is not None and not (known.problem is not None and self._late(now, known))
+
+    def _late(self, now: float, known: _Known) -> bool:
+        return known.taken_at is None or now - known.taken_at > GAP * self.interval
+
+    def _cluster(self, now: float, layout: Layout, asked: Collection[int]) -> ClusterOverview:
         leads = list(layout.leaders.values())
         return ClusterOverview(
             cluster_id=layout.cluster_id,
@@ -349,6 +404,7 @@ class Book:
                     leads=leads.count(node.id),
                     age_seconds=now - self._answered[node.id] if node.id in self._answered else None,
                     note=self._notes.get(node.id, ""),
+                    asked=node.id in asked,
                 )
                 for node in sorted(layout.brokers, key=lambda node: node.id)
             ),
@@ -356,7 +412,7 @@ class Book:
             under_replicated=layout.under_replicated,
         )
 
-    def _view(self, now: float, name: str, known: _Known, poll: Findings) -> GroupView:
+    def _view(self, now: float, name: str, known: _Known) -> GroupView:
         owned = set(_owned(known.group))
         owners = _owners(known.group)
         parts = tuple(
@@ -373,7 +429,7 @@ class Book:
             state=known.listing.state or (known.group.state if known.group is not None else ""),
             status=status,
             notes=notes,
-            members=_members_of(known.group),
+            members=_members_of(known.members),
             partitions=parts,
             lag=sum(known_lags) if known_lags else None,
             complete=bool(parts) and len(known_lags) == len(parts),
@@ -388,8 +444,7 @@ class Book:
         notes = []
         if known.problem is not None:
             notes.append(_said(known.problem))
-        late = known.taken_at is None or now - known.taken_at > GAP * self.interval
-        if late:
+        if self._late(now, known):
             notes.append("too old to tell" if known.taken_at is not None else "not known yet")
             return Status.UNKNOWN, tuple(notes)
         status = worst(part.status for part in parts)
@@ -464,12 +519,12 @@ def _owners(group: Group | None) -> dict[TopicPartition, str]:
     return found
 
 
-def _members_of(group: Group | None) -> tuple[MemberView, ...] | None:
-    if group is None:
+def _members_of(members: Iterable[DescribedMember] | None) -> tuple[MemberView, ...] | None:
+    if members is None:
         return None
     return tuple(
         MemberView(member_id=member.member_id, owner=f"{member.client_id}@{member.host.lstrip('/')}", partitions=member.partitions)
-        for member in group.members
+        for member in members
     )
 
 

@@ -76,6 +76,9 @@ class Survey:
                 ends.pop(part)
             ends |= await self._ends(nowhere | refused, LATEST)
         self._nowhere = wanted - self._layout.leaders.keys()
+        if stirred := self.book.stirred(listed, offsets, ends):
+            committed, later = await self._committed(stirred)
+            offsets, ends = offsets | committed, ends | later
         starts: dict[TopicPartition, int | KafkaError] = {}
         stable: dict[TopicPartition, int | KafkaError] = {}
         if began - self._starts_at >= SLOW or shrunk:
@@ -111,24 +114,43 @@ class Survey:
 
     async def _look_around(self, now: float) -> None:
         client = self.admin.client
-        nodes = sorted(client.nodes, key=lambda node: node in self._silent)
-        lost = self._silent.issuperset(nodes)  # whoever is asked at an address that nobody has any more is silent for ever
+        lost = self._silent.issuperset(client.nodes)  # whoever is asked at an address that nobody has any more is silent for ever
         if now - self._layout_at < LAYOUT_EVERY and not lost:
             return
+        rounds: list[list[int | None]] = [[node] for node in client.nodes if node not in self._silent]
+        rounds += [[node for node in client.nodes if node in self._silent], [None] if lost else []]
         problem: KafkaError | None = None
-        for node in (*nodes, *([None] if lost else [])):
-            try:
-                with anyio.fail_after(self.seconds):
-                    self._layout = layout_of(await (client.layout_anew() if node is None else client.layout(node_id=node)))
-            except (KafkaError, TimeoutError) as error:
-                self._silent |= {node} if node is not None else set()
-                problem = error if isinstance(error, KafkaError) else problem
-            else:
-                self._silent = self._silent if node is not None else frozenset()
-                self._layout_at = now
+        for nodes in rounds:
+            found = await self._first_layout(nodes)
+            if isinstance(found, Layout):
+                self._layout, self._layout_at = found, now
+                self._silent = self._silent if nodes != [None] else frozenset()
                 return
+            problem = found or problem
         if not self._layout.brokers:
             raise problem or IllegalStateError("no broker says where partitions are")
+
+    async def _first_layout(self, nodes: Collection[int | None]) -> Layout | KafkaError | None:
+        """Ask brokers at once; return what the first says that answers, or else what one of them complains of.
+
+        ``None`` in place of a broker: whoever is at the servers to start from.
+        """
+        client, found = self.admin.client, list[Layout | KafkaError]()
+
+        async def ask(node: int | None) -> None:
+            try:
+                with anyio.fail_after(self.seconds):
+                    found.insert(0, layout_of(await (client.layout_anew() if node is None else client.layout(node_id=node))))
+            except (KafkaError, TimeoutError) as error:
+                self._silent |= {node} if node is not None else set()
+                found.extend([error] if isinstance(error, KafkaError) else [])
+            else:
+                tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            for node in nodes:
+                tasks.start_soon(ask, node)
+        return found[0] if found else None
 
     async def _groups(
         self,
@@ -146,10 +168,12 @@ class Survey:
                 return
             if self.names:
                 found = listed[node] = [listing for listing in found if listing.group_id in self.names]
-            due = self.book.due(found)
-            groups.update(await batches.describe_many(self.admin.client, due, until - self._now()))
-            offsets.update(await batches.committed_many(self.admin.client, due, until - self._now()))
-            offsets.update(await batches.share_offsets_many(self.admin.client, due, until - self._now()))
+            for some in batches.portions(self.book.due(found)):  # what a broker gets through is known as a whole
+                if self._now() >= until:
+                    break
+                groups.update(await batches.describe_many(self.admin.client, some, until - self._now()))
+                offsets.update(await batches.committed_many(self.admin.client, some, until - self._now()))
+                offsets.update(await batches.share_offsets_many(self.admin.client, some, until - self._now()))
 
         async with anyio.create_task_group() as tasks:
             for node in await self._coordinators():
@@ -170,6 +194,17 @@ class Survey:
         found = await batches.find_many(self.admin.client, self.names, self.seconds)
         known = {node for node in found.values() if not isinstance(node, KafkaError)}
         return known if len(known) and not any(isinstance(node, KafkaError) for node in found.values()) else self.admin.client.nodes
+
+    async def _committed(
+        self, groups: Collection[GroupListing]
+    ) -> tuple[dict[str, Offsets | KafkaError], dict[TopicPartition, int | KafkaError]]:
+        """Ask groups for their offsets, and then where these logs end: an offset may be after an end that was told before it."""
+        offsets: dict[str, Offsets | KafkaError] = {}
+        offsets.update(await batches.committed_many(self.admin.client, groups, self.seconds))
+        offsets.update(await batches.share_offsets_many(self.admin.client, groups, self.seconds))
+        parts = {part for each in offsets.values() if not isinstance(each, KafkaError) for part in each}
+        ends = await self._ends({part for part in parts if self.book.topic in (None, part.topic)}, LATEST)
+        return offsets, {part: end for part, end in ends.items() if not isinstance(end, KafkaError)}
 
     async def _ends(
         self, partitions: Collection[TopicPartition], what: int, *, stable: bool = False

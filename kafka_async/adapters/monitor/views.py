@@ -6,7 +6,7 @@ What is not known is ``None``, and never 0.
 from collections.abc import Mapping
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ...model import TopicPartition
 from .status import Status
@@ -123,9 +123,15 @@ class GroupView:
 
     @property
     def age(self) -> Age | None:
-        """How long ago the oldest record that is not done was appended; ``None`` if that is known of no partition with lag."""
+        """How long ago the oldest record that is not done was appended; ``None`` if that is known of no partition with lag.
+
+        It is at least that long while it is not known of some partition.
+        """
         ages = [part.age for part in self.partitions if part.age is not None and part.lag is not None]
-        return max(ages, key=lambda age: age.seconds, default=None)
+        oldest = max(ages, key=lambda age: age.seconds, default=None)
+        if oldest is None or (self.complete and len(ages) == len(self.partitions)):
+            return oldest
+        return evolve(oldest, certainty=Certainty.OVER) if oldest.seconds else None
 
     @property
     def in_rate(self) -> float | None:
@@ -206,6 +212,8 @@ class BrokerView:
     """Since when it has not answered; 0 if it did in the last poll, ``None``: it never has."""
     note: str = ""
     """What it answers in place of what was asked."""
+    asked: bool = True
+    """It was asked in the last poll: if groups are named, only their coordinators are."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the values under their names."""
@@ -216,6 +224,7 @@ class BrokerView:
             "leads": self.leads,
             "age_seconds": _rounded(self.age_seconds),
             "note": self.note or None,
+            "asked": self.asked,
         }
 
 

@@ -31,7 +31,7 @@ SESSION: Final = 45.0
 """Seconds that a rebalance may take: the session timeout (KIP-735). Members that died are waited for as long."""
 GAP: Final = 3
 """Intervals without a sample after which the window begins anew."""
-_SETTLED: Final = ("Stable", "Empty", "Dead", "")
+SETTLED: Final = ("Stable", "Empty", "Dead", "")
 """States of a group that does not rebalance; an empty one: the broker is too old to tell."""
 
 
@@ -88,7 +88,7 @@ class Members:
     state: str
     """That of the group, as the broker calls it."""
     count: int | None
-    """``None``: not known, such as of a group of Kafka Streams."""
+    """``None``: not known, such as of a group of Kafka Streams that is listed with some."""
     owned: bool = True
     """A member has the partition."""
     rebalancing_since: float | None = None
@@ -273,7 +273,8 @@ class Window:
         if members.count == 0:
             verdict = self._without_members(now)
         elif members.rebalancing_since is not None and now - members.rebalancing_since > SESSION and self._is_quiet(now, SESSION):
-            verdict = Judgement(Status.ERR, f"rebalancing for {now - members.rebalancing_since:.0f} s")
+            what = "not ready" if members.state == "NotReady" else "rebalancing"  # that of Kafka Streams lacks topics of its own
+            verdict = Judgement(Status.ERR, f"{what} for {now - members.rebalancing_since:.0f} s")
         else:
             verdict = self._with_members(now, members)
         if seen.lost and verdict.status.severity < Status.ERR.severity:
@@ -311,7 +312,7 @@ class Window:
         return Judgement(Status.STOP if certain else Status.OK, "no members")
 
     def _with_members(self, now: float, members: Members) -> Judgement:
-        if len(self._samples) < FEWEST or self._begun is None or now - self._begun < PATIENCE or members.state not in _SETTLED:
+        if len(self._samples) < FEWEST or self._begun is None or now - self._begun < PATIENCE or members.state not in SETTLED:
             return Judgement(Status.OK)
         if not members.owned and members.count is not None:
             return Judgement(Status.WARN, "no member has it") if self._is_quiet(now, PATIENCE) else Judgement(Status.OK)

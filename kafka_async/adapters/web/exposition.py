@@ -12,7 +12,14 @@ def exposition(snapshot: Snapshot | None, age: float, *, partitions: bool = Fals
     if snapshot is None:
         return ""
     groups = snapshot.groups
-    lines += _family("group_lag", "Records that are not done.", ((_of(group), group.lag) for group in groups))
+    lines += _family(
+        "group_lag", "Records that are not done, as far as that is known.", ((_of(group), _lag(group)) for group in groups)
+    )
+    lines += _family(
+        "group_lag_complete",
+        "1 if the lag is that of all partitions, 0 if it is not known of some.",
+        ((_of(group), float(group.complete)) for group in groups),
+    )
     lines += _family(
         "group_lag_seconds",
         "Age of the first record that is not done, or what it is at least.",
@@ -58,6 +65,11 @@ def exposition(snapshot: Snapshot | None, age: float, *, partitions: bool = Fals
         "monitor_poll_errors_total", "Questions that were refused or not answered.", [((), snapshot.errors)], "counter"
     )
     return "".join(f"{line}\n" for line in lines)
+
+
+def _lag(group: GroupView) -> int | None:
+    """Return the lag. Nothing in those partitions that are known is not a lag of nothing: an alert would end."""
+    return group.lag if group.lag or group.complete else None
 
 
 def _of(group: GroupView) -> tuple[tuple[str, str], ...]:

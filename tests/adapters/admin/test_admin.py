@@ -8,7 +8,7 @@ from kafka_async import OffsetAndMetadata, TopicPartition
 from kafka_async.adapters.admin import Admin, Client, DescribedMember, GroupListing, ShareOffset
 from kafka_async.config import ConsumerConfig
 from kafka_async.errors import GroupAuthorizationFailedError, GroupIdNotFound, IllegalStateError, MalformedResponseError
-from kafka_async.testing.simulation import KAFKA_3_9, FakeBroker, FakeCluster
+from kafka_async.testing.simulation import KAFKA_3_9, LOSE, FakeBroker, FakeCluster
 from kafka_async.wire import (
     Api,
     ConsumerProtocolAssignment,
@@ -55,6 +55,21 @@ def classic(code: int = 0, **fields: Any) -> admin.DescribeGroupsResponse:
 def assigned(*partitions: int) -> bytes:
     topic = messages.group.ConsumerProtocolTopicPartition(topic="t", partitions=partitions)
     return encode_assignment(ConsumerProtocolAssignment(assigned_partitions=(topic,)))
+
+
+# --- delete --------------------------------------------------------------------------------------------------------------------
+
+
+@virtual
+async def test_a_group_whose_deletion_was_not_answered_and_that_is_gone_by_now_was_deleted() -> None:
+    cluster = FakeCluster()
+    (tp,) = cluster.create_topic("t")
+    cluster.groups.offsets.store("g", tp, OffsetAndMetadata(1))
+    cluster.control(Api.DELETE_GROUPS, lambda *_: LOSE)
+    async with asking(cluster) as found:
+        await found.delete_group("g")
+        with pytest.raises(GroupIdNotFound):
+            await found.delete_group("g")
 
 
 # --- list ----------------------------------------------------------------------------------------------------------------------

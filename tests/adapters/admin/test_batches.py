@@ -301,3 +301,17 @@ async def test_the_layout_of_the_cluster_names_brokers_that_joined_and_forgets_t
         assert admin.client.nodes == (0, 2)
 
     assert [part.leader_id for topic in layout.topics for part in topic.partitions] == [0, -1, 2]
+
+
+def test_groups_are_asked_about_by_the_hundred_of_a_kind_in_the_order_given() -> None:
+    groups = [
+        GroupListing(
+            group_id=f"g{number}", kind="share" if number in (3, 150) else "consumer", protocol="", state="", coordinator=0
+        )
+        for number in range(202)
+    ]
+
+    found = [[group.group_id for group in some] for some in batches.portions(groups)]
+
+    consumers = [group.group_id for group in groups if group.kind == "consumer"]
+    assert found == [consumers[:100], ["g3", "g150"], consumers[100:]]

@@ -1,4 +1,5 @@
 from collections.abc import Callable, Iterator
+from random import Random
 from typing import Any, TypeVar
 
 import pytest
@@ -20,6 +21,7 @@ from kafka_async.adapters.cli.producers import Outgoing, open_producer
 from kafka_async.adapters.letters import DeadLetter
 from kafka_async.errors import DataLossError, KafkaTimeoutError, TopicAuthorizationFailedError
 from kafka_async.testing import HANG, Api, Cluster, ThreadedCluster
+from kafka_async.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from tests.application.support import Consumer
 from tests.virtual import run_virtual
 
@@ -102,6 +104,22 @@ def test_a_choice_that_a_commit_has_no_room_for_is_seen_before_anything_is_writt
 
     assert not read.has_room(every_other)
     assert read.has_room({(0, each) for each in range(8000)})
+
+
+@pytest.mark.parametrize(("failing", "rare"), [(0.0, 4), (0.3, 5), (0.5, 11), (0.7, 50)])
+def test_what_there_is_room_for_is_remembered_whichever_of_it_fail(failing: float, rare: int) -> None:
+    chance = Random(rare)  # noqa: S311  # no secret
+    offsets = sorted(chance.sample(range(6000), 4000))
+    gone, strangers = set(offsets[::rare]), set(offsets[7 :: 3 * rare])
+    more = [(0, each) for each in offsets if each not in gone | strangers]
+    read = box(gone, strangers, offsets)
+
+    count = read.room_for((), more)
+
+    assert count >= 300
+    assert read.has_room({place for place in more[:count] if chance.random() > failing})
+    assert read.has_room(more[:count:2])
+    assert read.has_room(more[1:count:2])
 
 
 # --- the way back of what has to be read where it was ----------------------------------------------------------------------------
@@ -302,6 +320,45 @@ def test_a_producer_that_writes_nothing_is_not_asked_for_each_batch(brokers: Bro
     assert result.exit_code == 1
     assert result.stderr.count("% Not written: ") == BATCH
     assert "Wrote no letters back; 501 letters not." in result.stderr
+
+
+def test_a_letter_is_not_written_where_the_group_could_not_remember_it(brokers: Brokers) -> None:
+    """Every second one fails, so there are as many runs as letters; what was forgotten went back once more in each run."""
+    count = 4000
+
+    def write(cluster: Cluster) -> None:
+        cluster.topic("forbidden")
+        for offset in range(count):
+            texts = {"topic": ("jobs", "forbidden")[offset % 2], "partition": 0, "offset": offset, "timestamp": PRODUCED}
+            texts |= {"exception": "E", "reason": "no", "attempts": 1}
+            headers = [(f"dead-letter-{name}", str(text).encode()) for name, text in texts.items()]
+            cluster.produce("dead", value=b"mug", headers=headers, partition=0, timestamp=WRITTEN)
+
+        def answer(_broker: int, request: Any) -> ProduceResponse:
+            def part(topic: str, index: int) -> PartitionProduceResponse:
+                denied = TopicAuthorizationFailedError.errno if topic == "forbidden" else 0
+                return PartitionProduceResponse(index=index, error_code=denied, base_offset=0)
+
+            return ProduceResponse(
+                responses=tuple(
+                    TopicProduceResponse(
+                        name=topic.name, partition_responses=tuple(part(topic.name, each.index) for each in topic.partition_data)
+                    )
+                    for topic in request.topic_data
+                )
+            )
+
+        cluster.control(Api.PRODUCE, answer, keep=True)
+
+    brokers.call(write)
+
+    result = brokers.redrive()
+
+    written = int(result.stderr.partition("Wrote ")[2].split()[0])
+    assert (result.exit_code, 1000 < written < 2000) == (1, True)
+    assert "group 'redrive.dead' cannot remember it with so many others between" in result.stderr
+    shown = CliRunner().invoke(app, ["deadletters", "show", "dead", "-b", brokers.threaded.bootstrap, "-J"])
+    assert shown.stdout.count("\n") == count - written, "those that went back are remembered"
 
 
 # --- letters that change while they are read -----------------------------------------------------------------------------------

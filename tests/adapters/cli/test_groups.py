@@ -16,7 +16,7 @@ from kafka_async.adapters.cli.done_maps import Committed
 from kafka_async.adapters.cli.groups import KnownLag, description, description_json, ends_of, names_of, progress
 from kafka_async.application.processing.encoding import encode
 from kafka_async.model import Node
-from kafka_async.testing import Api, Cluster, ThreadedCluster
+from kafka_async.testing import HANG, Api, Cluster, ThreadedCluster
 from kafka_async.testing.simulation import FakeCluster
 from kafka_async.wire.messages import (
     OffsetFetchResponse,
@@ -24,6 +24,7 @@ from kafka_async.wire.messages import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from kafka_async.wire.messages.admin import ListedGroup, ListGroupsResponse
 from tests.application.support import consumer_on
 from tests.virtual import run_virtual
 
@@ -259,6 +260,46 @@ def test_a_group_that_may_not_be_read_costs_the_others_nothing(
     assert result.stderr.count("\n") == 1
     table = list_with_lag(cluster).stdout.splitlines()
     assert [line.split()[-1] for line in table[1:]] == ["2", *cells]
+
+
+def test_groups_of_kafka_streams_have_a_lag_too(cluster: ThreadedCluster) -> None:
+    listed = tuple(ListedGroup(group_id=name, group_state="Stable", group_type="Streams") for name in ("allowed", "denied"))
+    answer = ListGroupsResponse(groups=listed)
+    cluster.call(lambda brokers: brokers.control(Api.LIST_GROUPS, lambda *_: answer, keep=True)).result()
+
+    rows = [json.loads(line) for line in list_with_lag(cluster, "-J").stdout.splitlines()]
+
+    assert [(row["type"], row["lag"], row["lag_is_complete"]) for row in rows] == [("streams", 2, True)] * 2
+
+
+@pytest.mark.parametrize(
+    ("api", "cells", "said"),
+    [
+        (Api.LIST_OFFSETS, ["2", ">=2", "-", ">=4"], ["broker 1 does not tell where its logs end: "]),
+        # The connection is held up, so the same broker does not tell about its logs either.
+        (Api.OFFSET_FETCH, ["2", "-", "-", ">=2"], ["broker 1 does not tell where", "the lag of group 'b' is not known: "]),
+    ],
+)
+def test_a_broker_that_does_not_answer_costs_the_others_nothing(api: Api, cells: list[str], said: list[str]) -> None:
+    def write(cluster: Cluster) -> None:
+        first, second = cluster.topic("orders", 2)
+        for part in (first, second):
+            cluster.produce_many("orders", ["x"] * 5, partition=part.partition)
+        for name, parts in (("a", [first]), ("b", [first, second]), ("c", [second])):
+            member = cluster.join(name, partitions=parts)
+            member.commit(dict.fromkeys(parts, 3))
+            member.leave()
+            cluster.simulated.groups.moved[name] = int(name == "b")
+        cluster.control(api, lambda broker, _: HANG if broker == 1 else None, keep=True)
+
+    with ThreadedCluster(Cluster(2)) as cluster:
+        cluster.call(write).result()
+        result = list_with_lag(cluster, "-X", "default.api.timeout.ms=1500")
+
+    assert result.exit_code == 0, result.stderr
+    assert [line.split()[-1] for line in result.stdout.splitlines()[1:]] == cells
+    for line, start in zip(result.stderr.splitlines(), said, strict=True):
+        assert line.startswith(f"kafka-async: {start}")
 
 
 def test_what_may_pass_is_asked_for_again(cluster: ThreadedCluster) -> None:

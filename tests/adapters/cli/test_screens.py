@@ -186,6 +186,15 @@ def test_a_broker_that_does_not_answer_is_in_the_first_line() -> None:
     assert "(2: 18 s old)" in shown(Screens(), snapshot(FINE, cluster=cluster))[0]
 
 
+def test_a_broker_that_was_not_asked_is_no_broker_that_does_not_answer() -> None:
+    idle = BrokerView(node_id=2, address="b2:9092", rack=None, leads=1, age_seconds=18.0, asked=False)
+    seen = snapshot(FINE, cluster=evolve(THREE.cluster, brokers=(idle,)))
+    screens = Screens()
+    assert "18 s old" not in shown(screens, seen)[0]
+    screens.press("c")
+    assert any("not asked" in line for line in shown(screens, seen))
+
+
 names = st.text(min_size=1, max_size=260)
 keys = st.sampled_from(["up", "down", "enter", "escape", "s", "/", "p", "c", "h", "pagedown", "end", "home", "a", "backspace", "j"])
 

@@ -76,12 +76,19 @@ def test_once_writes_a_table_and_ends_with_the_code_of_the_worst_group(cluster: 
 
 @pytest.mark.parametrize(
     ("arguments", "code"),
-    [(["--group", "done"], 0), (["--topic", "log"], 0), (["-g", "done", "-g", "billing"], 2), (["-g", "typo"], 3)],
+    [
+        (["--group", "done"], 0),
+        (["--topic", "log"], 0),
+        (["-g", "done", "-g", "billing"], 2),
+        (["-g", "typo"], 3),
+        (["-g", "audit", "-t", "orders"], 3),
+    ],
 )
 def test_the_exit_code_is_that_of_the_groups_that_were_asked_for(cluster: ThreadedCluster, arguments: list[str], code: int) -> None:
     result = run(cluster, "--once", *arguments)
     assert result.exit_code == code, result.output
     assert ("group 'typo' does not exist" in result.stderr) == ("typo" in arguments)
+    assert ("nothing is known of group 'audit' in topic 'orders'" in result.stderr) == ("audit" in arguments)
 
 
 def test_a_broker_that_does_not_tell_where_logs_end_is_unknown_and_not_well(cluster: ThreadedCluster) -> None:

@@ -77,6 +77,17 @@ def crowded(count: int, size: int = 3, **options: Any) -> tuple[FakeCluster, lis
     return cluster, tps
 
 
+def refusing(code: int) -> Callable[[Any, OffsetFetchRequest], OffsetFetchResponse]:
+    """Return what answers requests for offsets with an error for each group."""
+
+    def refuse(_broker: Any, request: OffsetFetchRequest) -> OffsetFetchResponse:
+        return OffsetFetchResponse(
+            groups=tuple(OffsetFetchResponseGroup(group_id=group.group_id, error_code=code) for group in request.groups)
+        )
+
+    return refuse
+
+
 # --- what it costs -------------------------------------------------------------------------------------------------------------
 
 
@@ -128,6 +139,34 @@ async def test_a_group_that_had_nothing_to_do_shows_its_lag_at_once_and_is_asked
         assert group_of(await next_poll(survey)).lag == 7
         commit(cluster, "g", tps[0], 105)
         assert group_of(await next_poll(survey)).lag == 2
+
+
+@virtual
+async def test_a_program_that_commits_without_being_a_member_is_not_behind_the_moment_it_goes_on() -> None:
+    """Its offsets are asked for each sixth poll, and were held against the ends of now: a lag, and a STOP, that never were."""
+    cluster, tps = crowded(0)
+    commit(cluster, "g", tps[0], 100)
+    async with watching(cluster) as survey:
+        await survey.poll()
+        for done in (600, 600, 700, 700, 700, 1000):
+            cluster.fill(tps[0], done - cluster.log(tps[0]).end)
+            commit(cluster, "g", tps[0], done)
+            group = group_of(await next_poll(survey))
+            assert (group.status, group.lag, group.partitions[0].committed) == (Status.OK, 0, done)
+
+
+@virtual
+async def test_a_group_without_members_whose_offsets_are_not_told_when_its_records_come_keeps_its_values() -> None:
+    cluster, tps = crowded(0)
+    commit(cluster, "g", tps[0], 100)
+    async with watching(cluster) as survey:
+        await survey.poll()
+        cluster.fill(tps[0], 7)
+        cluster.control(Api.OFFSET_FETCH, refusing(LOADING))
+        meanwhile, later = group_of(await next_poll(survey)), group_of(await next_poll(survey))
+
+    assert meanwhile.age_seconds == pytest.approx(INTERVAL, abs=0.1)
+    assert (later.lag, later.status) == (7, Status.STOP)
 
 
 @virtual
@@ -288,6 +327,23 @@ async def test_a_group_whose_new_coordinator_does_not_answer_yet_is_not_forgotte
 
 
 @virtual
+async def test_what_a_broker_said_is_over_once_it_coordinates_none_of_the_groups_that_are_named() -> None:
+    cluster, tps = crowded(0, 3)
+    cluster.groups.moved["g"] = 1
+    commit(cluster, "g", tps[0], 100)
+    async with watching(cluster, "g") as survey:
+        await survey.poll()
+        cluster.control(Api.LIST_GROUPS, cluster.answering(ListGroupsResponse(error_code=LOADING)), node=1)
+        said = [broker.note != "" for broker in (await next_poll(survey)).cluster.brokers]
+        cluster.groups.moved["g"] = 2
+        snapshot = await next_poll(survey)
+
+    assert said == [False, True, False]
+    assert [(broker.note, broker.asked) for broker in snapshot.cluster.brokers] == [("", False), ("", False), ("", True)]
+    assert group_of(snapshot).age_seconds == pytest.approx(0, abs=0.1)
+
+
+@virtual
 async def test_a_group_that_moves_to_a_broker_that_has_just_joined_is_found_there() -> None:
     cluster, tps = crowded(0, 2)
     cluster.groups.moved["g"] = 1
@@ -338,6 +394,26 @@ async def test_a_cluster_that_comes_back_at_other_addresses_is_found_again() -> 
 
 
 @virtual
+async def test_many_brokers_that_do_not_answer_make_a_poll_no_longer_than_a_few() -> None:
+    cluster, _ = crowded(3, 12)
+    async with watching(cluster) as survey:
+        await survey.poll()
+        for node in range(12):
+            cluster.freeze(node)
+        await next_poll(survey)
+        begun = anyio.current_time()
+        await survey.poll()
+        took = anyio.current_time() - begun
+        for node in range(12):
+            cluster.start(node)
+            cluster.disconnect(node)
+        snapshot = await poll_until(survey, lambda found: group_of(found, "g00001").status is Status.STOP)
+
+    assert took < 3 * INTERVAL
+    assert snapshot.number < 8
+
+
+@virtual
 async def test_a_broker_that_knows_of_no_broker_yet_is_not_believed() -> None:
     cluster, _ = crowded(1, 1)
     async with watching(cluster) as survey:
@@ -354,12 +430,7 @@ async def test_a_broker_that_knows_of_no_broker_yet_is_not_believed() -> None:
 @virtual
 async def test_a_group_that_may_not_be_read_is_unknown_and_says_why() -> None:
     cluster, _ = crowded(2, size=1)
-
-    def refuse(broker: Any, request: OffsetFetchRequest) -> OffsetFetchResponse:
-        names = [group.group_id for group in request.groups]
-        return OffsetFetchResponse(groups=tuple(OffsetFetchResponseGroup(group_id=name, error_code=DENIED) for name in names))
-
-    cluster.control(Api.OFFSET_FETCH, refuse, keep=True)
+    cluster.control(Api.OFFSET_FETCH, refusing(DENIED), keep=True)
     async with watching(cluster) as survey:
         snapshot = await survey.poll()
 
@@ -381,6 +452,28 @@ async def test_brokers_before_3_0_get_through_all_groups_in_turns() -> None:
     assert 0 < known[0] < 60
     assert known[0] < known[1]
     assert known[2] == 60
+
+
+async def polls(survey: Survey, count: int) -> list[Snapshot]:
+    """Return what so many polls find, each of which begins an interval after the one before."""
+    found = []
+    for _ in range(count):
+        began = anyio.current_time()
+        found.append(await survey.poll())
+        await anyio.sleep(max(0.0, INTERVAL - (anyio.current_time() - began)))
+    return found
+
+
+@virtual
+async def test_a_broker_that_does_not_get_through_its_groups_in_a_poll_tells_all_of_them_in_turns() -> None:
+    """Descriptions of all came first, so the time was over before any offsets were asked for, in each poll anew."""
+    cluster, _ = crowded(700, size=1, latency=0.5)
+    async with watching(cluster) as survey:
+        found = await polls(survey, 4)
+    known = [sum(group.lag is not None for group in snapshot.groups) for snapshot in found]
+
+    assert 0 < known[0] < known[1]
+    assert known[-1] == 700
 
 
 # --- groups and topics ---------------------------------------------------------------------------------------------------------
@@ -525,6 +618,65 @@ async def test_a_share_group_that_has_not_begun_is_unknown_and_not_zero() -> Non
     assert (group.status, group.lag, group.as_json()["lag"]) == (Status.UNKNOWN, None, None)
 
 
+def as_streams(cluster: FakeCluster, state: str) -> Callable[[], None]:
+    """Have the groups listed as one of Kafka Streams in this state; return what ends this."""
+    listed = ListedGroup(group_id="g", protocol_type="streams", group_state=state, group_type="Streams")
+    return cluster.control(Api.LIST_GROUPS, cluster.answering(ListGroupsResponse(groups=(listed,))), keep=True)
+
+
+@virtual
+async def test_a_group_of_kafka_streams_that_is_listed_without_members_has_stopped() -> None:
+    """Such groups are not described, so what is known of their members is what the list says."""
+    cluster, tps = crowded(0, 1)
+    commit(cluster, "g", tps[0], 50)
+    async with watching(cluster) as survey:
+        empty = as_streams(cluster, "Empty")
+        found = [group_of(await next_poll(survey)) for _ in range(9)]
+        empty()
+        as_streams(cluster, "Stable")
+        running = group_of(await next_poll(survey))
+
+    assert {(group.kind, group.status, group.notes, group.members) for group in found} == {
+        ("streams", Status.STOP, ("no members",), ())
+    }
+    assert running.members is None
+
+
+@pytest.mark.parametrize(("state", "note"), [("NotReady", "not ready for 60 s"), ("Reconciling", "rebalancing for 60 s")])
+@virtual
+async def test_a_group_of_kafka_streams_that_never_gets_ready_is_an_error_until_it_is(state: str, note: str) -> None:
+    cluster, tps = crowded(0, 1)
+    commit(cluster, "g", tps[0], 50)
+    async with watching(cluster) as survey:
+        unready = as_streams(cluster, state)
+        found = [group_of(await next_poll(survey)) for _ in range(13)]
+        unready()
+        as_streams(cluster, "Stable")
+        ready = group_of(await next_poll(survey))
+
+    assert (found[-1].status, found[-1].notes) == (Status.ERR, (note,))
+    assert {group.status for group in found[:9]} == {Status.OK}
+    assert ready.status is not Status.ERR
+
+
+@virtual
+async def test_members_that_have_left_are_none_though_the_group_cannot_be_described_just_then() -> None:
+    cluster, tps = crowded(0, 1)
+    async with watching(cluster) as survey:
+        consumer = consumer_on(cluster, "t", group_id="g")
+        await consumer.start()
+        await consumer.getmany(timeout_ms=2000)
+        await consumer.stop()
+        cluster.fill(tps[0], 40)
+        await survey.poll()
+        listed = ListedGroup(group_id="g", protocol_type="consumer", group_state="Empty", group_type="Classic")
+        cluster.control(Api.LIST_GROUPS, cluster.answering(ListGroupsResponse(groups=(listed,))), keep=True)
+        cluster.control(Api.DESCRIBE_GROUPS, lambda *_: HANG, keep=True)
+        group = group_of(await next_poll(survey))
+
+    assert group.members == ()
+
+
 @virtual
 async def test_only_partitions_of_a_topic_count_if_one_is_named() -> None:
     cluster, _ = crowded(3)
@@ -534,6 +686,38 @@ async def test_only_partitions_of_a_topic_count_if_one_is_named() -> None:
         snapshot = await survey.poll()
 
     assert [(group.name, [part.partition.topic for part in group.partitions]) for group in snapshot.groups] == [("g00000", ["u"])]
+
+
+@pytest.mark.parametrize("code", [DENIED, LOADING])
+@pytest.mark.parametrize("names", [("g00000",), ()])
+@virtual
+async def test_a_group_whose_offsets_are_not_told_is_unknown_and_not_of_other_topics(names: tuple[str, ...], code: int) -> None:
+    """With ``--topic`` it was left out, and a check that found nothing else said that all is well."""
+    cluster, _ = crowded(1, size=1)
+    refused = cluster.control(Api.OFFSET_FETCH, refusing(code), keep=True)
+    async with watching(cluster, *names, topic="t") as survey:
+        for _ in range(2):
+            snapshot = await next_poll(survey)
+            assert group_of(snapshot, "g00000").status is Status.UNKNOWN
+            assert scaled(snapshot, "g00000") is HTTPStatus.SERVICE_UNAVAILABLE
+        refused()
+        snapshot = await next_poll(survey)
+
+    assert (group_of(snapshot, "g00000").status, group_of(snapshot, "g00000").lag) == (Status.STOP, 50)
+
+
+@virtual
+async def test_a_group_of_other_topics_stays_away_until_it_is_refused_for_too_long() -> None:
+    cluster, _ = crowded(1, size=1)
+    cluster.create_topic("u")
+    async with watching(cluster, topic="u") as survey:
+        assert (await survey.poll()).groups == ()
+        cluster.control(Api.OFFSET_FETCH, refusing(DENIED), keep=True)
+        assert (await next_poll(survey)).groups == ()
+        snapshot = await poll_until(survey, lambda found: bool(found.groups))
+
+    assert snapshot.number > 3
+    assert group_of(snapshot, "g00000").status is Status.UNKNOWN
 
 
 @virtual

@@ -165,6 +165,26 @@ def test_metrics_have_the_names_that_dashboards_know_and_no_series_for_what_is_u
     assert "kafka_async_partition_lag" not in found
 
 
+def test_a_lag_of_nothing_is_no_series_while_a_partition_is_not_known() -> None:
+    """The alert on a partition that was behind ended the moment it went offline."""
+    offline = part("jobs", 1, lag=None, end=None, age=None, status=Status.UNKNOWN)
+    behind, done = part("jobs", 0, lag=5, age=Age(9.0)), part("jobs", 0, lag=0)
+    seen = snapshot(group("some", behind, offline), group("none", done, offline), group("all", done))
+
+    found = series(ask("/metrics", seen).body.decode())
+
+    assert found["kafka_async_group_lag"] == [({"group": "some"}, 5), ({"group": "all"}, 0)]
+    assert found["kafka_async_group_lag_seconds"] == [({"group": "some"}, 9), ({"group": "all"}, 0)]
+    assert found["kafka_async_group_lag_complete"] == [({"group": "some"}, 0), ({"group": "none"}, 0), ({"group": "all"}, 1)]
+    row = told("/api/v1/groups/some", seen)
+    assert (row["lag_seconds"], row["lag_seconds_over"]) == (None, 9.0), "it may be older"
+
+
+def test_how_far_behind_is_not_known_while_it_is_not_of_a_partition_with_lag() -> None:
+    early = group("early", part("jobs", 0, lag=0), part("jobs", 1, lag=400_000, age=None))
+    assert early.age is None
+
+
 def test_metrics_of_partitions_only_if_they_are_wanted() -> None:
     found = series(ask("/metrics", site=Site(5.0, partitions=True)).body.decode())
     assert ({"group": "billing", "topic": "orders", "partition": "7"}, 90) in found["kafka_async_partition_lag"]
