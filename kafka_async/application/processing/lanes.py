@@ -10,7 +10,7 @@ With ``batch`` the records of a lane are handled together, and with ``linger`` a
 """
 
 from collections import deque
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from heapq import heappop, heappush
 from typing import Any, Final
 
@@ -83,6 +83,8 @@ class Lanes:
     """Seconds for which a batch that is not full waits for more records."""
     delays: Delays | None = None
     """The records that are not due yet, which no lane has so far; ``None``: all are due."""
+    due_sooner: Callable[[], None] = field(default=lambda: None, init=False, repr=False)
+    """Called when ``due_at`` is earlier than it was: whoever looks then would be late."""
     held_up: HeldUp = field(factory=HeldUp, init=False)
     turns: deque[Part] = field(factory=deque, init=False)
     """Partitions with something ready, in the order of their turns."""
@@ -326,7 +328,10 @@ class Lanes:
 
     def _linger(self, item: Item) -> None:
         self._count += 1
-        heappush(self._lingering, (item.arrived + self.linger, self._count, item))
+        entry = (item.arrived + self.linger, self._count, item)
+        heappush(self._lingering, entry)
+        if self._lingering[0] is entry:
+            self.due_sooner()
         if item.lane is not None:
             self._heads[id(item.part.lanes), item.lane] = item
             return

@@ -236,6 +236,7 @@ def processing_of(parts: Parts, handler: Any, settings: ProcessSettings) -> Proc
     handler, settings = settings.around(handler, parts.config)
     work = source.work(settings)
     run = RunState(source.clock, parts.observer)
+    work.lanes.due_sooner = run.change
     delayer = None if work.lanes.delays is None else Delayer(work.lanes.delays, work, source)
     feed = Feed(source, work, run, Bench(), delayer)
     progress = Progress(work, source, run)

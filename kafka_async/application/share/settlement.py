@@ -219,6 +219,7 @@ def processing_of_shared(parts: ShareParts, handler: Any, settings: ProcessSetti
     clock = time.monotonic if runtime.has_system_clock else runtime.clock  # the same, without two calls in between
     run = RunState(clock, parts.life.trace)
     work = ShareWork(settings.room, Lanes(settings.batch or 1, settings.linger), give_back=_release_later)
+    work.lanes.due_sooner = run.change
     source = ShareSource(parts, work, run)
     feed = Feed(source, work, run, Bench())
     queue, barrier = behind_limits(limited(work, settings), settings.limits, settings.concurrency, run)

@@ -205,6 +205,21 @@ def test_the_rest_of_a_lane_lingers_from_when_it_came() -> None:
     assert packs(some) == [[2]]
 
 
+def test_whoever_looks_at_the_time_is_told_when_a_batch_is_due_sooner() -> None:
+    some, told = work(BY_KEY, batch=3, linger=1.0), list[float | None]()
+    some.lanes.due_sooner = lambda: told.append(some.due_at)
+    some.receive(TP, [record(0, b"a"), record(1, b"b")], 0.0)
+    assert told == [1.0], "the second is not due sooner"
+    some.expire(1.0)
+    taken = [some.take_pack(), some.take_pack()]
+    some.receive(TP, [record(2, b"a"), record(3, b"b")], 1.2)
+    assert told == [1.0]
+    for pack in taken:
+        assert pack is not None
+        some.pack_succeeded(pack, 1.5)
+    assert told == [1.0, 2.2]
+
+
 def test_a_batch_that_is_broken_up_keeps_the_order_of_its_lane() -> None:
     some = work(BY_KEY, batch=4, one_set_of_lanes=True)
     some.receive(OTHER, [record(9, b"a", OTHER)], 0.0)
