@@ -21,6 +21,7 @@ from ..lifecycle.ownership import Occupant
 from ..parts import Parts
 from ..reading.cursor import PauseReason
 from .delays import Delays
+from .items import Record
 from .lanes import Lanes
 from .process_settings import ProcessSettings
 from .redelivery import WRITTEN_TO, Redelivery
@@ -206,6 +207,10 @@ class Source:
         batch = self.parts.reads.reader.at_once(only, limit, raw)
         self.parts.unread.taken = None
         return self._supply(batch, raw)
+
+    def refused(self, partition: TopicPartition, record: Record) -> Supply:
+        """Return a record that a read has refused as ``read`` returns others: not if reading goes on at an earlier one."""
+        return self._supply({partition: [record]}, None)
 
     def _supply(self, batch: Batch, raw: Batch | None) -> Supply:
         supply = {tp: Received(records, records if raw is None else raw[tp], self._topic_id(tp)) for tp, records in batch.items()}

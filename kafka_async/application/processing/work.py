@@ -250,9 +250,11 @@ class Work:
                 left.append(item)
         return left
 
-    def receive_refused(self, partition: TopicPartition, record: Record, error: BaseException, now: float) -> None:
-        """Take in a record that cannot be handed to a handler."""
-        part = self._part_for(partition, record.offset)
+    def receive_refused(
+        self, partition: TopicPartition, record: Record, error: BaseException, now: float, topic_id: UUID | None = None
+    ) -> None:
+        """Take in a record that cannot be handed to a handler. ``topic_id``: see ``receive``."""
+        part = self._part_for(partition, record.offset, topic_id)
         number = part.progress.receive((record,), now)
         self.held += 1
         if part.progress.known(record.offset):

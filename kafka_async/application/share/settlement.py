@@ -164,10 +164,10 @@ class LockSettlement:
         """Release waiting records of topics that are no longer subscribed; running handlers go on."""
         running, wants, source = self.handling.under_way(), self.parts.custody.wants, self.source
         waiting = [record for record in self.work.left if record not in running]
-        unwanted = [record for record in [*waiting, *(refused for refused, _ in source.refused)] if not wants(record.topic)]
+        unwanted = [record for record in [*waiting, *(refused for refused, _ in source.poisoned)] if not wants(record.topic)]
         for record in unwanted:
             self._release(record)
-        source.refused = [(record, poison) for record, poison in source.refused if wants(record.topic)]
+        source.poisoned = [(record, poison) for record, poison in source.poisoned if wants(record.topic)]
         if unwanted:
             self.feed.interrupt()
 

@@ -321,6 +321,16 @@ def test_a_record_that_could_not_be_deserialized_keeps_its_place() -> None:
     assert seen == [(0, None), (1, None), (2, error), (3, None)]
 
 
+def test_the_first_record_of_a_topic_that_was_made_anew_stays_if_it_could_not_be_deserialized() -> None:
+    some = work()
+    some.assign(TP, topic_id=TOPIC_ID)
+    some.receive(TP, records(range(1)), 0.0, topic_id=TOPIC_ID)
+    some.receive_refused(TP, record(0), ValueError("not JSON"), 0.0, OTHER_ID)
+    some.receive(TP, records(range(1, 2)), 0.0, topic_id=OTHER_ID)
+    assert started(some) == [0, 1]
+    assert some.held == 2
+
+
 def test_the_record_that_has_been_unfinished_for_longest_is_known() -> None:
     some = work()
     assert some.oldest is None
