@@ -117,7 +117,7 @@ class Progress:
             return False
         async with self._committing:
             again = False
-            while offsets:
+            while offsets and not self.source.gives_up:  # its call-back commits what leaves, and waits for this to end
                 try:
                     refused = await self.source.commit(offsets)
                 except KafkaError as error:
@@ -149,8 +149,14 @@ class Progress:
         return smaller
 
     async def commit_at_the_end(self) -> None:
-        """Commit, again if need be: a broker may be away for a moment, and what is not committed will be handled again."""
-        while not self.source.stopping and await self.commit(self.to_commit()):  # noqa: ASYNC110 - brokers are no events
+        """Commit, again if need be: a broker may be away for a moment, and what is not committed will be handled again.
+
+        A call-back of ``unsubscribe`` commits by itself. It is waited for: after the end it would find nothing to commit.
+        """
+        while not self.source.stopping:
+            await self.source.unsubscribed()
+            if not (await self.commit(self.to_commit()) or self.source.gives_up):
+                return
             await anyio.sleep(self.source.retry_backoff)
 
     def _report(self, error: Exception, text: str = _LATER) -> None:

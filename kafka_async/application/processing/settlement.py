@@ -90,6 +90,7 @@ class CommitSettlement:
 
     async def settle(self) -> None:
         """Commit what is done."""
+        await self.progress.source.unsubscribed()
         await self.progress.commit(self.progress.to_commit())
         await self.progress.source.given_up()
 
