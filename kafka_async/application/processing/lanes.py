@@ -180,7 +180,7 @@ class Lanes:
         return unit
 
     def take_pack(self) -> Pack | None:
-        """Return the next records that are to be handled together, at most ``batch``."""
+        """Return the next records that are to be handled together, at most ``batch``, for which it is the same attempt."""
         first = self.take()
         if first is None:
             return None
@@ -194,23 +194,35 @@ class Lanes:
         elif first.lane is None:
             self._gather(items)
         elif behind := first.part.lanes[first.lane]:
-            while behind and len(items) < self.batch and behind[0].error is None:
-                item = behind.popleft()
-                if item.part.live:
-                    items.append(item)
+            self._take_behind(items, behind)
             _count(items[1:])
             if (id(first.part.lanes), first.lane) in self.held_up.lanes:
                 self.held_up.uncount(items[1:])
         return Pack(items, first.attempt)
 
+    def _take_behind(self, items: list[Item], behind: deque[Item]) -> None:
+        """Add the records that follow in the lane, up to one that may not be handled with them."""
+        while behind and len(items) < self.batch:
+            item = behind[0]
+            if item.part.live:
+                if item.error is not None or item.attempt != items[0].attempt:
+                    return
+                items.append(item)
+            behind.popleft()
+
     def _gather(self, items: list[Item]) -> None:
-        """Add ready records that have no lane."""
+        """Add ready records that have no lane. Partitions that have none for this attempt keep their turn."""
+        passed = []
         while len(items) < self.batch and self.turns:
             following = self.turns[0].ready[0]
             if isinstance(following, Pack) or following.lane is not None or following.error is not None:
-                return
+                break
+            if following.attempt != items[0].attempt:
+                passed.append(self.turns.popleft())
+                continue
             self.take()
             items.append(following)
+        self.turns.extendleft(reversed(passed))
 
     def release(self, item: Item, now: float) -> None:
         """The record is finished: the next one in its lane is ready."""

@@ -451,6 +451,8 @@ class Work:
             return False
         self._stop_running(unit)
         unit.attempt += counts
+        for item in unit.items:
+            item.attempt = unit.attempt  # a pack may be broken up
         if due <= now:
             self.lanes.again(unit)
         else:

@@ -153,6 +153,38 @@ def test_a_batch_without_order_takes_what_there_is() -> None:
     assert packs(some) == [[0, 1, 2, 3], [4, 5]]
 
 
+@pytest.mark.parametrize("key", [None, b"a"])
+def test_records_of_a_batch_that_was_broken_up_keep_their_attempt_and_are_handled_with_no_other(key: bytes | None) -> None:
+    some = work(BY_KEY, batch=3, one_set_of_lanes=True)
+    some.receive(TP, records(range(2), key), 0.0)
+    some.receive(OTHER, [record(5, key, OTHER)], 0.0)
+    pack = some.take_pack()
+    assert pack is not None
+    assert len(pack.items) == 3
+    some.retry(pack, 0.0, 0.0)
+    pack = some.take_pack()
+    assert pack is not None
+    assert pack.attempt == 2
+    some.receive(TP, [record(2, key)], 0.0)
+    some.forget([OTHER])
+    some.interrupted(pack, 0.0)
+    taken = []
+    while (pack := some.take_pack()) is not None:
+        taken.append((pack.attempt, [item.record.offset for item in pack.items]))
+        some.pack_succeeded(pack, 0.0)
+    assert taken == [(2, [0, 1]), (1, [2])]
+
+
+def test_what_has_no_record_for_the_attempt_of_a_batch_keeps_its_turn() -> None:
+    some = work(batch=2)
+    some.receive(TP, records(range(4)), 0.0)
+    some.receive(OTHER, records(range(5, 9), partition=OTHER), 0.0)
+    for item in some.parts[OTHER].ready:
+        for each in item.items:
+            each.attempt = 4
+    assert packs(some) == [[0, 1], [5, 6], [2, 3], [7, 8]]
+
+
 def test_the_lane_of_a_batch_is_closed_until_it_is_done() -> None:
     some = work(BY_PARTITION, batch=2)
     some.receive(TP, records(range(4)), 0.0)
