@@ -141,10 +141,13 @@ class Work:
 
     @property
     def suspended(self) -> int:
-        """Records that are not being handled because their partitions are paused, or they are not due."""
-        paused = sum(part.progress.unfinished - part.running for part in self.parts.values() if part.paused)
+        """Records that are not being handled because their partitions are paused, or one before them in its lane, or not due."""
+        paused = [part for part in self.parts.values() if part.paused and part.live]  # of what leaves, nothing that waits is held
+        found = sum(part.progress.unfinished - part.running for part in paused)
+        if paused and self.one_set_of_lanes:
+            found += self.lanes.blocked(self._shared, self.parts.values(), self._later.units)
         delays = self.lanes.delays
-        return paused if delays is None else paused + sum(delays.count(part) for part in delays.parts if not part.paused)
+        return found if delays is None else found + sum(delays.count(part) for part in delays.parts if not part.paused)
 
     @property
     def delayed(self) -> int:

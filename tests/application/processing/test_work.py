@@ -421,6 +421,7 @@ class Owners(RuleBasedStateMachine):
         for _ in range(count):
             unit = some.take() if self.how["batch"] == 1 else some.take_pack()
             if unit is not None:
+                assert not any(item.part.paused for item in unit.items)
                 self.member.running.append(unit)
 
     def finish(self, unit: Item | Pack) -> None:
@@ -483,6 +484,22 @@ class Owners(RuleBasedStateMachine):
             self.committed.update(some.to_commit({tp: OffsetAndMetadata(self.member.position[tp])}, [tp]))
         some.forget([tp])
         self.assign(tp)
+
+    @rule(paused=st.sets(st.sampled_from(PARTITIONS)))
+    def pause(self, paused: set[TopicPartition]) -> None:
+        self.member.some.suspend(paused)
+
+    @rule()
+    def drain(self) -> None:
+        """Once all has ended that may begin, nothing is left but what is held up by a pause."""
+        some = self.member.some
+        self.start(100)
+        while self.member.running or some.due_at is not None:
+            while self.member.running:
+                self.finish(self.member.running.pop(0))
+            self.wait(100.0)
+            self.start(100)
+        assert some.held == some.suspended
 
     @rule()
     def crash(self) -> None:
