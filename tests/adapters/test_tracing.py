@@ -581,7 +581,7 @@ def test_a_record_without_an_attempt_does_not_end_the_attempt_that_processes_it(
         raise ArithmeticError
 
     async def outer(record: Any) -> None:
-        decoded = {"value_deserializer": refuse} if why == "it cannot be read" else {}
+        decoded: dict[str, Any] = {"value_deserializer": refuse} if why == "it cannot be read" else {}
         how: dict[str, Any] = {"on_failure": on_failure if reaction == "a function" else "skip"}
         async with (
             KafkaConsumer("orders", group_id="inner", auto_offset_reset="earliest", **decoded, **orders([]).options()) as consumer,

@@ -149,14 +149,8 @@ class Progress:
         return smaller
 
     async def commit_at_the_end(self) -> None:
-        """Commit, again if need be: a broker may be away for a moment, and what is not committed will be handled again.
-
-        A call-back of ``unsubscribe`` commits by itself. It is waited for: after the end it would find nothing to commit.
-        """
-        while not self.source.stopping:
-            await self.source.unsubscribed()
-            if not (await self.commit(self.to_commit()) or self.source.gives_up):
-                return
+        """Commit, again if need be: a broker may be away for a moment, and what is not committed will be handled again."""
+        while not self.source.stopping and await self.commit(self.to_commit()):  # noqa: ASYNC110 - brokers are no events
             await anyio.sleep(self.source.retry_backoff)
 
     def _report(self, error: Exception, text: str = _LATER) -> None:

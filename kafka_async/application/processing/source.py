@@ -317,10 +317,6 @@ class Source:
         rebalancing = self.parts.rebalancing
         return rebalancing.is_unsubscribing and not rebalancing.listening.is_inside
 
-    async def unsubscribed(self) -> None:
-        """Wait until a call-back of ``unsubscribe`` has returned, unless the caller is part of it."""
-        await self.parts.rebalancing.unsubscribed()
-
     def give_up(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit offsets of partitions that leave now, without waiting for the response."""
         if self.commits:
