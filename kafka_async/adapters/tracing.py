@@ -200,13 +200,14 @@ class Tracing:
         reacts = callable(on_failure) and batch is None
         return _around(handler, begin, again if reacts else None), _after(on_failure, begin) if reacts else on_failure
 
-    def over(self) -> None:
+    def over(self, record: Any, on_failure: Any) -> None:
         """End the span of an attempt that ``on_failure`` was to be part of and is not; ``process`` calls this.
 
-        Its partition has left, or ``process`` ends: the record is handled again, here or by another member.
+        Its partition has left, or ``process`` ends: the record is handled again, here or by another member. Without an attempt of
+        this record, what is open is that in whose handler ``process`` was called. It goes on.
         """
         found = _open.get()
-        if found is not None:
+        if found is not None and found[0] == _place(getattr(on_failure, "begin", None), record):
             found[1].end(found[1].error)
 
     def _begin(self, first: Any, records: Sequence[Any], attempt: int, *, batch: bool, about: Attributes) -> _Attempt:
@@ -347,7 +348,7 @@ def _after(on_failure: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
         return await plain(record, error, attempts)
 
     wrapped: Callable[..., Any] = awaited if is_async(on_failure) else plain
-    vars(wrapped)["raw_records"] = getattr(on_failure, "raw_records", False)
+    vars(wrapped).update(raw_records=getattr(on_failure, "raw_records", False), begin=begin)
     return wrapped
 
 
@@ -367,7 +368,7 @@ class _Block:
         detach(self._token)
 
 
-def _place(begin: Begin, record: Any) -> _Place:
+def _place(begin: Begin | None, record: Any) -> _Place:
     return begin, record.topic, record.partition, record.offset
 
 

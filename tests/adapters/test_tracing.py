@@ -567,6 +567,35 @@ def test_an_attempt_whose_time_is_over_has_one_span_and_on_failure_sees_it(plain
     assert seen == [span.context]
 
 
+@pytest.mark.parametrize("why", ["it cannot be read", "its order fails"])
+@pytest.mark.parametrize("reaction", ["a function", "skip"])
+def test_a_record_without_an_attempt_does_not_end_the_attempt_that_processes_it(why: str, reaction: str) -> None:
+    program, ended = Program(), []
+    tracing = program.tracing()
+
+    async def inner(record: Any) -> None: ...
+
+    async def on_failure(record: Any, error: BaseException, attempts: int) -> None: ...
+
+    def refuse(given: Any) -> Any:
+        raise ArithmeticError
+
+    async def outer(record: Any) -> None:
+        decoded: dict[str, Any] = {"value_deserializer": refuse} if why == "it cannot be read" else {}
+        how: dict[str, Any] = {"on_failure": on_failure if reaction == "a function" else "skip"}
+        async with (
+            KafkaConsumer("orders", group_id="inner", auto_offset_reset="earliest", **decoded, **orders([]).options()) as consumer,
+            consumer.processing(inner, order=refuse, tracing=tracing, **how) as run,
+        ):
+            while not _over(run.statistics()):  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0.001)
+        assert trace.get_current_span().is_recording(), "it has not ended"
+        ended.append(record.offset)
+
+    run(processed(orders([]), 1, outer, on_failure=on_failure, tracing=tracing))
+    assert ended == [0]
+
+
 def test_a_record_that_cannot_be_read_leaves_the_span_around_its_processing_alone() -> None:
     """A handler may process other records, which have spans of their own."""
     program, failed = Program(), []

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Hashable, Iterator
 from heapq import heapify, heappop, heappush
+from itertools import chain
 
 from ...values import define, field
 from .items import Item, Pack
@@ -26,6 +27,11 @@ class LaterAttempts:
         self._count += 1
         self.records += len(unit.items)
         heappush(self._heap, (due, self._count, unit))
+
+    @property
+    def units(self) -> Iterator[Unit]:
+        """All that wait."""
+        return chain((unit for _, _, unit in self._heap), *self._aside.values())
 
     def put_aside(self, unit: Unit, name: Hashable) -> None:
         """Let a unit wait until it is taken with ``bring_back``."""

@@ -43,6 +43,9 @@ class Supplier(Protocol):
     def take(self, limit: int, waiting: Collection[TopicPartition]) -> Supply:
         """As ``read``, but only what is there already, in one step; nothing if a read has something else to deal with first."""
 
+    def refused(self, partition: TopicPartition, record: Any) -> Supply:
+        """Return a record that a read has refused as ``read`` returns others, which may be not at all."""
+
 
 class Inflow(Protocol):
     """Where records go: the queue of work, as far as it is filled."""
@@ -61,7 +64,9 @@ class Inflow(Protocol):
     ) -> None:
         """Take in records of one partition; ``raw``: as they were before deserializers."""
 
-    def receive_refused(self, partition: TopicPartition, record: Any, error: BaseException, now: float) -> None:
+    def receive_refused(
+        self, partition: TopicPartition, record: Any, error: BaseException, now: float, topic_id: UUID | None
+    ) -> None:
         """Take in a record that cannot be handed to a handler."""
 
 
@@ -136,8 +141,9 @@ class Feed:
         """A read raised: wait a little if it may succeed later, else end with it."""
         if isinstance(error, DeserializationError) and error.record is not None:
             record = error.record
-            now = self.run.clock()
-            self.queue.receive_refused(TopicPartition(record.topic, record.partition), record, error, now)
+            now, partition = self.run.clock(), TopicPartition(record.topic, record.partition)
+            for received in self.supplier.refused(partition, record).values():
+                self.queue.receive_refused(partition, record, error, now, received.topic_id)
             self.look(now)
             self.bench.wake()
         elif may_be_retried(error):
@@ -170,5 +176,5 @@ class Feed:
             queue.receive(partition, received.records, now, received.raw, received.topic_id)
         look_at = self.look(now)
         self.bench.wake()
-        if queue.lanes.due_at is not None or look_at < inf:
+        if look_at < inf:
             self.run.change()

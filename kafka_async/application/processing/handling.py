@@ -611,11 +611,12 @@ class Handling:
 
     async def _failed(self, slot: Slot, unit: Unit, error: BaseException) -> None:
         """Decide what happens to a unit whose handler raised. Raises what ends the worker."""
+        record, settings = unit.items[0].record, self.settings
         try:
             await self._settle_failure(slot, unit, error)
         finally:
-            if self.settings.tracing is not None:
-                slot.inside.copy().run(self.settings.tracing.over)
+            if settings.tracing is not None:
+                slot.inside.copy().run(settings.tracing.over, record, settings.on_failure)
 
     async def _settle_failure(self, slot: Slot, unit: Unit, error: BaseException) -> None:
         now = self.run.clock()

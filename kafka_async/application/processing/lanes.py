@@ -10,8 +10,9 @@ With ``batch`` the records of a lane are handled together, and with ``linger`` a
 """
 
 from collections import deque
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from heapq import heappop, heappush
+from itertools import chain
 from typing import Any, Final
 
 from ...values import define, field
@@ -83,6 +84,8 @@ class Lanes:
     """Seconds for which a batch that is not full waits for more records."""
     delays: Delays | None = None
     """The records that are not due yet, which no lane has so far; ``None``: all are due."""
+    due_sooner: Callable[[], None] = field(default=lambda: None, init=False, repr=False)
+    """Called when ``due_at`` is earlier than it was: whoever looks then would be late."""
     held_up: HeldUp = field(factory=HeldUp, init=False)
     turns: deque[Part] = field(factory=deque, init=False)
     """Partitions with something ready, in the order of their turns."""
@@ -178,12 +181,13 @@ class Lanes:
         return unit
 
     def take_pack(self) -> Pack | None:
-        """Return the next records that are to be handled together, at most ``batch``."""
+        """Return the next records that are to be handled together, at most ``batch``, for which it is the same attempt."""
         first = self.take()
         if first is None:
             return None
         if isinstance(first, Pack):
             first.items = [item for item in first.items if item.part.live]
+            self._leave_paused(first)
             _count(first.items[1:])
             return first
         items = [first]
@@ -192,23 +196,45 @@ class Lanes:
         elif first.lane is None:
             self._gather(items)
         elif behind := first.part.lanes[first.lane]:
-            while behind and len(items) < self.batch and behind[0].error is None:
-                item = behind.popleft()
-                if item.part.live:
-                    items.append(item)
+            self._take_behind(items, behind)
             _count(items[1:])
             if (id(first.part.lanes), first.lane) in self.held_up.lanes:
                 self.held_up.uncount(items[1:])
         return Pack(items, first.attempt)
 
+    def _leave_paused(self, pack: Pack) -> None:
+        """Leave behind the records of paused partitions, and those that stand after one of them in their lane."""
+        items = pack.items
+        paused = [place for place, item in enumerate(items) if item.part.paused]
+        if paused:
+            left = items[paused[0] :] if items[0].lane is not None else [items[place] for place in paused]
+            without = set(left)
+            pack.items = [item for item in items if item not in without]
+            self.hand_back(left)
+
+    def _take_behind(self, items: list[Item], behind: deque[Item]) -> None:
+        """Add the records that follow in the lane, up to one that may not be handled with them."""
+        while behind and len(items) < self.batch:
+            item = behind[0]
+            if item.part.live:
+                if item.error is not None or item.part.paused or item.attempt != items[0].attempt:
+                    return
+                items.append(item)
+            behind.popleft()
+
     def _gather(self, items: list[Item]) -> None:
-        """Add ready records that have no lane."""
+        """Add ready records that have no lane. Partitions that have none for this attempt keep their turn."""
+        passed = []
         while len(items) < self.batch and self.turns:
             following = self.turns[0].ready[0]
             if isinstance(following, Pack) or following.lane is not None or following.error is not None:
-                return
+                break
+            if following.attempt != items[0].attempt:
+                passed.append(self.turns.popleft())
+                continue
             self.take()
             items.append(following)
+        self.turns.extendleft(reversed(passed))
 
     def release(self, item: Item, now: float) -> None:
         """The record is finished: the next one in its lane is ready."""
@@ -258,6 +284,8 @@ class Lanes:
 
     def again(self, unit: Item | Pack) -> None:
         """Handle this once more, as the next of its partition. Its lane was not released."""
+        if isinstance(unit, Pack) and unit.items[0].lane is None:
+            unit.items.sort(key=_is_paused)  # it waits in the partition of its first record, which may be another one
         part = unit.items[0].part
         if not part.ready and not part.paused:
             self.turns.append(part)
@@ -287,8 +315,25 @@ class Lanes:
             part.paused = paused
             if part.ready and paused:
                 self.turns.remove(part)
+                for pack in reversed([unit for unit in part.ready if isinstance(unit, Pack)]):
+                    part.ready.remove(pack)
+                    self.again(pack)
             elif part.ready:
                 self.turns.append(part)
+
+    def blocked(self, lanes: Mapping[Hashable, deque[Item] | None], parts: Iterable[Part], later: Iterable[Item | Pack]) -> int:
+        """Return how many records of partitions that are not paused stand behind some of paused ones, in lanes that these share.
+
+        ``later``: the units that wait for another attempt.
+        """
+        waiting = chain((unit for part in parts for unit in part.ready), self._heads.values(), later)
+        first = {unit.items[0].lane: unit.items for unit in waiting}
+        found = 0
+        for lane, behind in lanes.items():
+            live = [item.part.paused for item in chain(first.get(lane, ()), behind or ()) if item.part.live]
+            if True in live:
+                found += live[live.index(True) :].count(False)
+        return found
 
     def hand_back(self, items: list[Item]) -> None:
         """Put back in front the records that were taken after the first of their lane, which is still closed."""
@@ -326,7 +371,10 @@ class Lanes:
 
     def _linger(self, item: Item) -> None:
         self._count += 1
-        heappush(self._lingering, (item.arrived + self.linger, self._count, item))
+        entry = (item.arrived + self.linger, self._count, item)
+        heappush(self._lingering, entry)
+        if self._lingering[0] is entry:
+            self.due_sooner()
         if item.lane is not None:
             self._heads[id(item.part.lanes), item.lane] = item
             return
@@ -352,6 +400,10 @@ class Lanes:
                 del self._heads[key]
         if waited and item.part.live:
             self._offer(item)
+
+
+def _is_paused(item: Item) -> bool:
+    return item.part.paused
 
 
 def _count(items: Iterable[Item]) -> None:

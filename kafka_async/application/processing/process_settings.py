@@ -65,8 +65,10 @@ class Surrounds(Protocol):
         skipped or dealt with at once.
         """
 
-    def over(self) -> None:
-        """What deals with failures is not called any more for the attempt whose context this is; nothing if it was."""
+    def over(self, record: Any, on_failure: Any) -> None:
+        """What deals with failures is not called any more for the attempt at a record whose context this is; nothing if it was, or
+        if there was no attempt. ``on_failure``: as ``around`` has returned it.
+        """
 
 
 @frozen

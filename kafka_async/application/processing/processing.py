@@ -185,7 +185,8 @@ class Processing:
     async def drain(self) -> None:
         """Read no more until ``resume``, wait until everything that was received is done, retries included, and commit that.
 
-        Records of partitions that are paused (``consumer.pause``) are not waited for, nor those that are not due (``not_before``).
+        Records of partitions that are paused (``consumer.pause``) are not waited for, nor those that stand behind them in a lane
+        that several partitions share, nor those that are not due (``not_before``).
         """
         self._run.holding = True
         if not self._run.ending:

@@ -117,7 +117,7 @@ class Progress:
             return False
         async with self._committing:
             again = False
-            while offsets:
+            while offsets and not self.source.gives_up:  # its call-back commits what leaves, and waits for this to end
                 try:
                     refused = await self.source.commit(offsets)
                 except KafkaError as error:

@@ -45,6 +45,8 @@ class CommitSettlement:
     """One that is under way."""
     _left_at: dict[TopicPartition, int] = field(factory=dict, init=False, repr=False)
     """For partitions that left, the offset up to which everything was done; until the next assignment."""
+    _revoking: int = field(default=0, init=False, repr=False)
+    """Call-backs of partitions that leave which have not committed yet."""
 
     @property
     def consequence(self) -> str:
@@ -90,6 +92,7 @@ class CommitSettlement:
 
     async def settle(self) -> None:
         """Commit what is done."""
+        await self.run.until(lambda: not self._leaves or self.run.ending)
         await self.progress.commit(self.progress.to_commit())
         await self.progress.source.given_up()
 
@@ -106,7 +109,16 @@ class CommitSettlement:
 
     async def finish(self) -> None:
         """Commit what is done for the last time."""
-        await self.progress.commit_at_the_end()
+        while not self.progress.source.stopping:
+            await self.run.until(lambda: not self._leaves)  # after the end it would find nothing to commit
+            await self.progress.commit_at_the_end()
+            if not self._leaves:  # else it has come in between
+                return
+
+    @property
+    def _leaves(self) -> bool:
+        """Whether the call-back of ``unsubscribe`` is to commit what is done, or about to, and the caller is not part of it."""
+        return self.progress.source.gives_up and bool(self._revoking or self.progress.work.parts)
 
     def end(self, *, failed: bool) -> None:
         """Let the consumer go on at the first record of each partition that is not done, and keep the maps that are committed."""
@@ -155,6 +167,14 @@ class CommitSettlement:
 
         Those of a topic that was deleted run on, but nobody waits for them: there is nothing to commit, and nobody to hand over to.
         """
+        self._revoking += 1
+        try:
+            await self._hand_over(partitions)
+        finally:
+            self._revoking -= 1
+            self.run.change()
+
+    async def _hand_over(self, partitions: Collection[TopicPartition]) -> None:
         work, source = self.progress.work, self.progress.source
         self._leave(partitions)
         gone = await self._gone({tp.topic for tp in partitions})
@@ -172,7 +192,6 @@ class CommitSettlement:
         work.forget(partitions)
         with move_on_after(LAST_COMMIT):
             await self.progress.commit(offsets)
-        self.run.change()
 
     async def _gone(self, topics: Collection[str]) -> Collection[str]:
         """Return which topics were deleted. What one broker does not know is asked for again: it may lag behind."""
@@ -236,6 +255,7 @@ def processing_of(parts: Parts, handler: Any, settings: ProcessSettings) -> Proc
     handler, settings = settings.around(handler, parts.config)
     work = source.work(settings)
     run = RunState(source.clock, parts.observer)
+    work.lanes.due_sooner = run.change
     delayer = None if work.lanes.delays is None else Delayer(work.lanes.delays, work, source)
     feed = Feed(source, work, run, Bench(), delayer)
     progress = Progress(work, source, run)

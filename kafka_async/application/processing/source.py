@@ -6,13 +6,13 @@ While records are processed, what takes part in rebalances for them comes before
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
-from typing import Protocol, Self
+from typing import Protocol
 from uuid import UUID
 
 from ...errors import ConsumerStoppedError, KafkaError
 from ...events import Refusals
 from ...model import OffsetAndMetadata, TopicPartition
-from ...values import define, field
+from ...values import define, field, frozen
 from ..callbacks import Batch, ConsumerRebalanceListener, settled
 from ..committing.auto_commit import SHORTEST_INTERVAL
 from ..committing.commit_calls import Settling
@@ -21,6 +21,7 @@ from ..lifecycle.ownership import Occupant
 from ..parts import Parts
 from ..reading.cursor import PauseReason
 from .delays import Delays
+from .items import Record
 from .lanes import Lanes
 from .process_settings import ProcessSettings
 from .redelivery import WRITTEN_TO, Redelivery
@@ -46,17 +47,19 @@ class RebalanceFollower(Settling, Protocol):
         """Return where to read a log that was cut off, if not at ``offset``: not all that was received before that is done."""
 
 
-@define(eq=False)
+@frozen(eq=False)
 class Chained(ConsumerRebalanceListener):
     """Notifies processing of a rebalance first, then the user's listener."""
 
     follower: RebalanceFollower
     inner: ConsumerRebalanceListener | None = None
 
-    def before(self, inner: ConsumerRebalanceListener | None) -> Self:
-        """Come before this listener from now on: every ``subscribe`` sets the user's again, while a read may be under way."""
-        self.inner = inner
-        return self
+    def before(self, inner: ConsumerRebalanceListener | None) -> "Chained":
+        """Return what comes before this listener: every ``subscribe`` sets the user's again, while a read may be under way.
+
+        A call-back that was due before that is still one of the listener that was there then.
+        """
+        return Chained(self.follower, inner)
 
     async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
         with self.follower.calling_back():
@@ -168,20 +171,23 @@ class Source:
         listening, auto_commit = parts.rebalancing.listening, parts.commits.auto_commit
         self.delay(self.delayed(), delayed=False)
         listening.chain = parts.unread.on_pause = parts.commits.instead = None
-        if self.chained is not None:
-            listening.listen(self.chained.inner)
+        if isinstance(chained := listening.listener, Chained):
+            listening.listen(chained.inner)
         self.chained = None
         if not failed:
             parts.guard.occupant = None
         if self.stopping:
             return  # positions are past what is not done, so auto-commit must not make the commits of the end
-        parts.unread.begin_anew_aside(unfinished)  # those that left in a rebalance that is not over: what is done was committed
-        ours = {tp: offset for tp, offset in unfinished.items() if tp in parts.unread.partitions}
-        for partition, offset in ours.items():
-            parts.assigned.seek(partition, OffsetAndMetadata(offset.offset, topic_id=offset.topic_id))
-        # They were committed with the map of what is done after them, which a commit of the same offsets would overwrite.
-        auto_commit.commits.book(ours)
-        auto_commit.suspended = False
+        try:
+            parts.unread.begin_anew_aside(unfinished)  # those that left in a rebalance that is not over: what is done was committed
+            cursors = parts.assigned.cursors()  # without those that ``unsubscribe`` gives up, which are read no more
+            ours = {tp: offset for tp, offset in unfinished.items() if tp in cursors}
+            for partition, offset in ours.items():
+                parts.assigned.seek(partition, OffsetAndMetadata(offset.offset, topic_id=offset.topic_id))
+            # They were committed with the map of what is done after them, which a commit of the same offsets would overwrite.
+            auto_commit.commits.book(ours)
+        finally:
+            auto_commit.suspended = False
 
     # --- reading ---------------------------------------------------------------------------------------------------------------
 
@@ -206,6 +212,10 @@ class Source:
         batch = self.parts.reads.reader.at_once(only, limit, raw)
         self.parts.unread.taken = None
         return self._supply(batch, raw)
+
+    def refused(self, partition: TopicPartition, record: Record) -> Supply:
+        """Return a record that a read has refused as ``read`` returns others: not if reading goes on at an earlier one."""
+        return self._supply({partition: [record]}, None)
 
     def _supply(self, batch: Batch, raw: Batch | None) -> Supply:
         supply = {tp: Received(records, records if raw is None else raw[tp], self._topic_id(tp)) for tp, records in batch.items()}
@@ -300,6 +310,12 @@ class Source:
         rebalance and a stop would wait for it.
         """
         return await self.parts.commits.commit_once(offsets)
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether a call-back of ``unsubscribe`` is running, and the caller is not part of it: it commits what leaves."""
+        rebalancing = self.parts.rebalancing
+        return rebalancing.is_unsubscribing and not rebalancing.listening.is_inside
 
     def give_up(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit offsets of partitions that leave now, without waiting for the response."""

@@ -141,10 +141,13 @@ class Work:
 
     @property
     def suspended(self) -> int:
-        """Records that are not being handled because their partitions are paused, or they are not due."""
-        paused = sum(part.progress.unfinished - part.running for part in self.parts.values() if part.paused)
+        """Records that are not being handled because their partitions are paused, or one before them in its lane, or not due."""
+        paused = [part for part in self.parts.values() if part.paused and part.live]  # of what leaves, nothing that waits is held
+        found = sum(part.progress.unfinished - part.running for part in paused)
+        if paused and self.one_set_of_lanes:
+            found += self.lanes.blocked(self._shared, self.parts.values(), self._later.units)
         delays = self.lanes.delays
-        return paused if delays is None else paused + sum(delays.count(part) for part in delays.parts if not part.paused)
+        return found if delays is None else found + sum(delays.count(part) for part in delays.parts if not part.paused)
 
     @property
     def delayed(self) -> int:
@@ -250,9 +253,11 @@ class Work:
                 left.append(item)
         return left
 
-    def receive_refused(self, partition: TopicPartition, record: Record, error: BaseException, now: float) -> None:
-        """Take in a record that cannot be handed to a handler."""
-        part = self._part_for(partition, record.offset)
+    def receive_refused(
+        self, partition: TopicPartition, record: Record, error: BaseException, now: float, topic_id: UUID | None = None
+    ) -> None:
+        """Take in a record that cannot be handed to a handler. ``topic_id``: see ``receive``."""
+        part = self._part_for(partition, record.offset, topic_id)
         number = part.progress.receive((record,), now)
         self.held += 1
         if part.progress.known(record.offset):
@@ -449,6 +454,8 @@ class Work:
             return False
         self._stop_running(unit)
         unit.attempt += counts
+        for item in unit.items:
+            item.attempt = unit.attempt  # a pack may be broken up
         if due <= now:
             self.lanes.again(unit)
         else:

@@ -164,10 +164,10 @@ class LockSettlement:
         """Release waiting records of topics that are no longer subscribed; running handlers go on."""
         running, wants, source = self.handling.under_way(), self.parts.custody.wants, self.source
         waiting = [record for record in self.work.left if record not in running]
-        unwanted = [record for record in [*waiting, *(refused for refused, _ in source.refused)] if not wants(record.topic)]
+        unwanted = [record for record in [*waiting, *(refused for refused, _ in source.poisoned)] if not wants(record.topic)]
         for record in unwanted:
             self._release(record)
-        source.refused = [(record, poison) for record, poison in source.refused if wants(record.topic)]
+        source.poisoned = [(record, poison) for record, poison in source.poisoned if wants(record.topic)]
         if unwanted:
             self.feed.interrupt()
 
@@ -219,6 +219,7 @@ def processing_of_shared(parts: ShareParts, handler: Any, settings: ProcessSetti
     clock = time.monotonic if runtime.has_system_clock else runtime.clock  # the same, without two calls in between
     run = RunState(clock, parts.life.trace)
     work = ShareWork(settings.room, Lanes(settings.batch or 1, settings.linger), give_back=_release_later)
+    work.lanes.due_sooner = run.change
     source = ShareSource(parts, work, run)
     feed = Feed(source, work, run, Bench())
     queue, barrier = behind_limits(limited(work, settings), settings.limits, settings.concurrency, run)

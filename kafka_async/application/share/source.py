@@ -24,7 +24,7 @@ class ShareSource:
     parts: ShareParts = field(repr=False)
     work: ShareWork
     run: RunState = field(repr=False)
-    refused: list[tuple[Record, DeserializationError]] = field(factory=list, init=False)
+    poisoned: list[tuple[Record, DeserializationError]] = field(factory=list, init=False)
     """Records that cannot be deserialized, and were delivered for the last time."""
     barrier: Barrier | None = field(default=None, init=False, repr=False)
     """What may keep handlers from beginning."""
@@ -49,12 +49,12 @@ class ShareSource:
             limit = min(limit, int(self.work.held == 0))  # one to try it with; the others would only use up their deliveries
         if self.work.stuck or self.run.reads_nothing or (down and not limit):
             self.parts.exchange.demand.held_back = True
-        if not self.refused:
+        if not self.poisoned:
             records = await self.parts.reader.read(seconds, limit, self._refuse)
             if records:
                 return _by_partition(records)
-        if self.refused:
-            record, poison = self.refused.pop(0)
+        if self.poisoned:
+            record, poison = self.poisoned.pop(0)
             error = DeserializationError(str(poison), record, poison.field)
             error.__cause__ = poison.__cause__
             raise error
@@ -64,9 +64,13 @@ class ShareSource:
         """As ``read``, but only what is there already, in one step."""
         return _by_partition(self.parts.reader.at_once(limit))
 
+    def refused(self, partition: TopicPartition, record: Record) -> Supply:
+        """Return a record that a read has refused as ``read`` returns others."""
+        return {partition: Received((record,), (record,))}
+
     def _refuse(self, record: Record, poison: DeserializationError) -> None:
         if record.delivery_count >= self.parts.settings.bad_record_deliveries:
-            self.refused.append((record, poison))
+            self.poisoned.append((record, poison))
             self.parts.runtime.wake_application()
             return
         record.release()

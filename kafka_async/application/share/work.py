@@ -85,7 +85,9 @@ class ShareWork:
         self.room.receive([size_of(record) for record in records])
         self.lanes.add_all(items)
 
-    def receive_refused(self, partition: TopicPartition, record: Any, error: BaseException, now: float) -> None:
+    def receive_refused(
+        self, partition: TopicPartition, record: Any, error: BaseException, now: float, topic_id: object = None
+    ) -> None:
         """Take in a record that cannot be handed to a handler."""
         item = Item(self._part, None, record, 0, now, 1, error)
         self._items[record] = item

@@ -335,6 +335,40 @@ async def test_what_is_not_done_below_a_truncation_is_handled_and_not_committed_
 
 
 @virtual
+async def test_what_is_not_done_below_a_truncation_is_handled_if_the_next_record_cannot_be_deserialized() -> None:
+    some = world(brokers=2)
+    some.produce(20)
+    cut = anyio.Event()
+    letters: list[int] = []
+
+    async def handle(record: Record) -> None:
+        if record.offset == 5:
+            await cut.wait()
+        await some.handle(record)
+
+    async def write(record: Record, error: BaseException, attempts: int) -> None:
+        letters.append(record.offset)
+
+    def decode(data: bytes) -> str:
+        if data == b"bad":
+            raise ValueError(data)
+        return data.decode()
+
+    how: dict[str, Any] = {"order": "partition", "on_failure": write}
+    async with processed(some, handle, consumer={"value_deserializer": decode}, **how) as run:
+        await until(lambda: len(some.done) == 5)
+        some.cluster.log(some.partitions[0]).truncate(10)
+        some.cluster.move_leader(some.partitions[0], 1)
+        some.cluster.produce(some.partitions[0], "bad", "11")
+        await anyio.sleep(5)
+        cut.set()
+        await until(lambda: some.committed() == 12)
+        await run.drain()
+    assert {(record.offset, record.value) for record in some.done} >= {(offset, str(offset)) for offset in (*range(10), 11)}
+    assert letters == [10]
+
+
+@virtual
 async def test_a_partition_goes_on_at_what_another_program_committed_in_between() -> None:
     """State in memory met the same offsets again, and stalled or lost them (astubbs/parallel-consumer #119, #183)."""
     some = world()

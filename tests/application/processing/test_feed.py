@@ -42,6 +42,9 @@ class Fetched:
                 found[partition] = Received(taken, taken)
         return found
 
+    def refused(self, partition: TopicPartition, record: Record) -> Supply:
+        return {partition: Received([record], [record])}
+
     async def read(self, limit: int, waiting: Collection[TopicPartition], seconds: float) -> Supply:
         self.asked.append((limit, set(waiting), seconds))
         if self.errors:

@@ -153,6 +153,106 @@ def test_a_batch_without_order_takes_what_there_is() -> None:
     assert packs(some) == [[0, 1, 2, 3], [4, 5]]
 
 
+def test_a_batch_has_no_record_of_a_paused_partition() -> None:
+    some = work(BY_KEY, batch=10, one_set_of_lanes=True)
+    some.receive(TP, [record(0, b"a")], 0.0)
+    some.receive(OTHER, [record(5, b"a", OTHER)], 0.0)
+    some.receive(TP, [record(1, b"a")], 0.0)
+    some.suspend([OTHER])
+    pack = some.take_pack()
+    assert pack is not None
+    assert [item.record.offset for item in pack.items] == [0]
+    some.pack_succeeded(pack, 0.0)
+    assert packs(some) == []
+    assert some.held == some.suspended == 2, "the last one stands behind the paused one"
+    some.suspend([])
+    assert packs(some) == [[5, 1]]
+
+
+@pytest.mark.parametrize("when", ["as it is tried again", "before it is tried again", "while it waits"])
+@pytest.mark.parametrize(("key", "paused", "left"), [
+    (None, TP, [[5]]), (None, OTHER, [[0, 1]]), (b"a", TP, []), (b"a", OTHER, [[0]]),
+])  # fmt: skip
+def test_a_batch_that_is_tried_again_is_without_the_records_of_a_paused_partition(
+    when: str, key: bytes | None, paused: TopicPartition, left: list[list[int]]
+) -> None:
+    some = work(BY_KEY, batch=3, one_set_of_lanes=True)
+    some.receive(TP, [record(0, key)], 0.0)
+    some.receive(OTHER, [record(5, key, OTHER)], 0.0)
+    some.receive(TP, [record(1, key)], 0.0)
+    pack = some.take_pack()
+    assert pack is not None
+    assert len(pack.items) == 3
+    if when == "before it is tried again":
+        some.suspend([paused])
+    some.retry(pack, 1.0 if when == "while it waits" else 0.0, 0.0)
+    if when != "before it is tried again":
+        some.suspend([paused])
+    some.expire(1.0)
+    assert some.suspended == 3 - sum(map(len, left)), "the others are still to be handled"
+    taken = []
+    while (pack := some.take_pack()) is not None:
+        assert pack.attempt == 2
+        taken.append(sorted(item.record.offset for item in pack.items))
+        some.pack_succeeded(pack, 1.0)
+    assert taken == left
+    assert some.held == some.suspended
+    some.suspend([])
+    assert sorted(offset for batch in packs(some) for offset in batch) == sorted({0, 1, 5} - {n for each in left for n in each})
+
+
+def test_what_stands_behind_a_paused_partition_in_a_lane_is_suspended_too() -> None:
+    some = work(BY_KEY, one_set_of_lanes=True)
+    some.receive(OTHER, [record(5, b"a", OTHER)], 0.0)
+    some.receive(TP, [record(0, b"a"), record(1, b"b")], 0.0)
+    some.suspend([OTHER])
+    assert started(some) == [1]
+    assert (some.held, some.suspended) == (3, 2)
+
+
+def test_what_waited_of_a_paused_partition_that_leaves_is_not_suspended() -> None:
+    some = work(BY_PARTITION)
+    some.receive(TP, records(range(100)), 0.0)
+    some.receive(OTHER, records(range(50), partition=OTHER), 0.0)
+    running = some.take()
+    assert running is not None
+    some.suspend([TP])
+    some.leave([TP])
+    assert (some.held, some.suspended) == (51, 0)
+
+
+@pytest.mark.parametrize("key", [None, b"a"])
+def test_records_of_a_batch_that_was_broken_up_keep_their_attempt_and_are_handled_with_no_other(key: bytes | None) -> None:
+    some = work(BY_KEY, batch=3, one_set_of_lanes=True)
+    some.receive(TP, records(range(2), key), 0.0)
+    some.receive(OTHER, [record(5, key, OTHER)], 0.0)
+    pack = some.take_pack()
+    assert pack is not None
+    assert len(pack.items) == 3
+    some.retry(pack, 0.0, 0.0)
+    pack = some.take_pack()
+    assert pack is not None
+    assert pack.attempt == 2
+    some.receive(TP, [record(2, key)], 0.0)
+    some.forget([OTHER])
+    some.interrupted(pack, 0.0)
+    taken = []
+    while (pack := some.take_pack()) is not None:
+        taken.append((pack.attempt, [item.record.offset for item in pack.items]))
+        some.pack_succeeded(pack, 0.0)
+    assert taken == [(2, [0, 1]), (1, [2])]
+
+
+def test_what_has_no_record_for_the_attempt_of_a_batch_keeps_its_turn() -> None:
+    some = work(batch=2)
+    some.receive(TP, records(range(4)), 0.0)
+    some.receive(OTHER, records(range(5, 9), partition=OTHER), 0.0)
+    for item in some.parts[OTHER].ready:
+        for each in item.items:
+            each.attempt = 4
+    assert packs(some) == [[0, 1], [5, 6], [2, 3], [7, 8]]
+
+
 def test_the_lane_of_a_batch_is_closed_until_it_is_done() -> None:
     some = work(BY_PARTITION, batch=2)
     some.receive(TP, records(range(4)), 0.0)
@@ -203,6 +303,21 @@ def test_the_rest_of_a_lane_lingers_from_when_it_came() -> None:
     assert packs(some) == []
     assert some.expire(1.0)
     assert packs(some) == [[2]]
+
+
+def test_whoever_looks_at_the_time_is_told_when_a_batch_is_due_sooner() -> None:
+    some, told = work(BY_KEY, batch=3, linger=1.0), list[float | None]()
+    some.lanes.due_sooner = lambda: told.append(some.due_at)
+    some.receive(TP, [record(0, b"a"), record(1, b"b")], 0.0)
+    assert told == [1.0], "the second is not due sooner"
+    some.expire(1.0)
+    taken = [some.take_pack(), some.take_pack()]
+    some.receive(TP, [record(2, b"a"), record(3, b"b")], 1.2)
+    assert told == [1.0]
+    for pack in taken:
+        assert pack is not None
+        some.pack_succeeded(pack, 1.5)
+    assert told == [1.0, 2.2]
 
 
 def test_a_batch_that_is_broken_up_keeps_the_order_of_its_lane() -> None:

@@ -102,6 +102,44 @@ async def test_a_batch_that_is_not_full_waits_no_longer_than_it_may() -> None:
 
 
 @virtual
+async def test_the_next_batch_of_a_lane_waits_no_longer_than_it_may_either() -> None:
+    """It begins to wait as the one before it ends, when nothing is received that would tell anybody."""
+    some = world()
+    began: dict[int, float] = {}
+
+    async def handle(records: list[Record]) -> None:
+        began.update((record.offset, anyio.current_time()) for record in records)
+        await anyio.sleep(0.05)
+
+    async with processed(some, handle, batch=10, linger_ms=100, stalled_after_ms=60_000):
+        some.produce(1, keys=1)
+        await until(lambda: 0 in began)
+        some.produce(1, keys=1)
+        came = anyio.current_time()
+        await until(lambda: 1 in began)
+    assert began[1] - came < 0.2
+
+
+@virtual
+async def test_a_record_that_cannot_be_deserialized_waits_no_longer_than_a_batch_may() -> None:
+    some = world()
+    letters: list[tuple[float, int]] = []
+
+    async def write(record: Record, error: BaseException, attempts: int) -> None:
+        letters.append((anyio.current_time(), record.offset))
+
+    def refuse(data: bytes) -> None:
+        raise ValueError(data)
+
+    how = {"batch": 10, "linger_ms": 100, "on_failure": write}
+    async with processed(some, lambda records: None, consumer={"value_deserializer": refuse}, **how):
+        some.produce(1, keys=1)
+        came = anyio.current_time()
+        await until(lambda: bool(letters))
+    assert letters[0][0] - came < 0.2
+
+
+@virtual
 async def test_what_is_received_and_not_done_is_bounded() -> None:
     some = world(2)
     some.produce(2_000, keys=100)

@@ -18,7 +18,7 @@ from kafka_async.errors import (
 from kafka_async.testing.simulation import FakeBroker
 from kafka_async.wire import Api
 from kafka_async.wire.messages import OffsetCommitRequest
-from tests.application.support import virtual
+from tests.application.support import consumer_on, virtual
 
 from .world import GROUP, Record, processed, until, world
 
@@ -102,6 +102,31 @@ async def test_a_topic_that_was_made_anew_is_handled_from_its_start() -> None:
     some.done.clear()
     async with processed(some):
         await until(lambda: len(some.done) == 10)
+
+
+@virtual
+async def test_the_first_record_of_a_topic_that_was_made_anew_reaches_on_failure_if_it_cannot_be_deserialized() -> None:
+    some = world()
+    some.produce(10)
+    letters: list[int] = []
+
+    async def write(record: Record, error: BaseException, attempts: int) -> None:
+        letters.append(record.offset)
+
+    def decode(data: bytes) -> bytes:
+        if data == b"bad":
+            raise ValueError(data)
+        return data
+
+    some.seconds = lambda record: 400.0 if record.offset == 9 else 0.01
+    async with consumer_on(some.cluster, value_deserializer=decode) as consumer:
+        consumer.assign(some.partitions)
+        async with consumer.processing(some.handle, on_failure=write, concurrency=1, drain_timeout_ms=0):
+            await until(lambda: len(some.started) == 10)
+            some.cluster.recreate("t")
+            some.cluster.produce(some.partitions[0], "bad", *map(str, range(1, 5)))
+            await until(lambda: some.offsets()[-4:] == [1, 2, 3, 4] and len(some.done) > 10, 500)
+            assert letters == [0]
 
 
 @virtual

@@ -266,6 +266,26 @@ async def test_records_of_a_batch_go_to_the_retry_topic_and_come_again() -> None
 
 
 @virtual
+async def test_a_batch_has_no_records_with_fewer_attempts_before_than_others() -> None:
+    """All were given up after the first, or never, as it was with the record that stood in front."""
+    some = service()
+    tries: list[tuple[int, set[str]]] = []
+
+    async def handle(records: list[Record], context: ProcessingContext) -> None:
+        tries.append((context.attempt, {record.topic for record in records}))
+        if any(record.value == b"bad" for record in records):
+            raise ValueError
+
+    async with some.running(handle, order="none", batch=5, linger_ms=1_000) as run:
+        some.cluster.produce("orders", value=b"bad", partition=0)
+        await until(lambda: run.statistics().redelivered == 1)
+        while run.statistics().redelivered < 2:
+            some.cluster.produce("orders", value=b"good", partition=0)
+            await anyio.sleep(0.1)
+    assert all(topics == ({"orders"} if attempt == 1 else {f"orders.{GROUP}.retry.10"}) for attempt, topics in tries)
+
+
+@virtual
 async def test_only_those_records_of_a_batch_failed_for_good_that_no_retry_topic_takes() -> None:
     some = service()
 

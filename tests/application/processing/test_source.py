@@ -116,6 +116,17 @@ async def test_a_listener_that_takes_the_place_of_another_is_called_from_then_on
 
 
 @virtual
+async def test_what_was_due_before_another_listener_took_its_place_is_still_for_the_former_one() -> None:
+    heard: list[str] = []
+    latter: list[str] = []
+    some = chained(heard).before(Listener(heard))
+    due = some.on_partitions_revoked(TP)
+    some.before(Listener(latter))
+    await due
+    assert (heard, latter) == (["(", "revoked", "application: revoked", ")"], [])
+
+
+@virtual
 async def test_what_a_listener_raises_is_raised_and_what_was_around_it_ends() -> None:
     heard: list[str] = []
     some = chained(heard).before(Listener(heard, ValueError("not now")))

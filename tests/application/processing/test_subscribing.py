@@ -46,6 +46,105 @@ async def test_a_subscription_that_is_made_anew_during_a_read_drains_and_commits
     assert (some.committed(), some.cluster.committed[GROUP, other]) == (205, 50)
 
 
+@pytest.mark.parametrize("ending", ["the end of the block", "drain", "an error"])
+@virtual
+async def test_what_is_done_is_committed_if_the_block_ends_right_after_unsubscribe(
+    ending: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The call-back of ``unsubscribe`` commits, and so does the end: each waited for the other, and nothing was committed."""
+    some = world()
+    some.produce(20, keys=20)
+    some.seconds = lambda record: 1.0 if record.offset >= 10 else 0.1
+    options = {"enable_auto_commit": True, "auto_commit_interval_ms": 100_000}
+
+    async def use(consumer: Any) -> None:
+        async with consumer.processing(some.handle, concurrency=4) as run:
+            await until(lambda: sum(record.offset < 10 for record in some.done) == 10 and len(some.started) > len(some.done))
+            consumer.unsubscribe()
+            if ending == "drain":
+                await run.drain()
+            elif ending == "an error":
+                raise ArithmeticError
+
+    async with some.consumer(**options) as consumer:
+        began = anyio.current_time()
+        if ending == "an error":
+            with pytest.raises(ArithmeticError):
+                await use(consumer)
+        else:
+            await use(consumer)
+        assert anyio.current_time() - began < 4
+        assert some.committed() == len(some.done) > 10
+        assert not caplog.records
+        consumer.subscribe(["t"])
+        left = 20 - len(some.done)
+        while left:
+            left -= len(await consumer.getmany(timeout_ms=1_000, max_records=1))
+        await anyio.sleep(101)
+        await consumer.getmany(timeout_ms=100)
+        await until(lambda: some.committed() == 20)
+
+
+@virtual
+async def test_the_consumer_commits_by_itself_again_though_a_listener_takes_long_to_hear_of_unsubscribe() -> None:
+    some = world()
+    some.produce(20, keys=20)
+    some.seconds = lambda record: 10_000.0 if record.offset == 5 else 0.01
+
+    class SlowListener(ConsumerRebalanceListener):
+        async def on_partitions_revoked(self, revoked: Any) -> None:
+            await anyio.sleep(100)
+
+    async with some.consumer(enable_auto_commit=True, auto_commit_interval_ms=500) as consumer:
+        consumer.subscribe(["t"], listener=SlowListener())
+        async with consumer.processing(some.handle, drain_timeout_ms=0):
+            await until(lambda: len(some.done) == 19)
+            consumer.unsubscribe()
+            began = anyio.current_time()
+        assert anyio.current_time() - began < 5, "what is done was committed, and the rest is not waited for"
+        assert some.committed() == 5
+        consumer.subscribe(["t"])
+        found = list[int]()
+        with anyio.fail_after(300):
+            while 19 not in found:
+                for records in (await consumer.getmany(timeout_ms=1_000)).values():
+                    found += [record.offset for record in records]
+        assert found[0] == 5
+        await anyio.sleep(1)
+        await consumer.getmany(timeout_ms=1_000)
+        assert some.committed() == 20
+
+
+@pytest.mark.parametrize("next_one", [False, True])
+@virtual
+async def test_the_listener_that_was_there_hears_of_unsubscribe(next_one: bool) -> None:
+    some = world()
+    some.cluster.create_topic("u", 1)
+    some.produce(5)
+    heard: list[tuple[str, str, list[str]]] = []
+
+    class Listener(ConsumerRebalanceListener):
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        async def on_partitions_revoked(self, revoked: Any) -> None:
+            heard.append((self.name, "revoked", [tp.topic for tp in revoked]))
+
+        async def on_partitions_assigned(self, assigned: Any) -> None:
+            heard.append((self.name, "assigned", [tp.topic for tp in assigned]))
+
+    async with some.consumer() as consumer:
+        consumer.subscribe(["t"], listener=Listener("first"))
+        async with consumer.processing(some.handle):
+            await until(lambda: len(some.done) == 5)
+            consumer.unsubscribe()
+            if next_one:
+                consumer.subscribe(["u"], listener=Listener("second"))
+                await until(lambda: ("second", "assigned", ["u"]) in heard)
+            await anyio.sleep(1)
+        assert heard == [("first", "revoked", ["t"]), *([("second", "assigned", ["u"])] if next_one else [])]
+
+
 @pytest.mark.parametrize("ending", ["the end of the block", "stop", "drain"])
 @pytest.mark.parametrize("kept", [0, 1])
 @virtual

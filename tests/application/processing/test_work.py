@@ -321,6 +321,16 @@ def test_a_record_that_could_not_be_deserialized_keeps_its_place() -> None:
     assert seen == [(0, None), (1, None), (2, error), (3, None)]
 
 
+def test_the_first_record_of_a_topic_that_was_made_anew_stays_if_it_could_not_be_deserialized() -> None:
+    some = work()
+    some.assign(TP, topic_id=TOPIC_ID)
+    some.receive(TP, records(range(1)), 0.0, topic_id=TOPIC_ID)
+    some.receive_refused(TP, record(0), ValueError("not JSON"), 0.0, OTHER_ID)
+    some.receive(TP, records(range(1, 2)), 0.0, topic_id=OTHER_ID)
+    assert started(some) == [0, 1]
+    assert some.held == 2
+
+
 def test_the_record_that_has_been_unfinished_for_longest_is_known() -> None:
     some = work()
     assert some.oldest is None
@@ -411,6 +421,7 @@ class Owners(RuleBasedStateMachine):
         for _ in range(count):
             unit = some.take() if self.how["batch"] == 1 else some.take_pack()
             if unit is not None:
+                assert not any(item.part.paused for item in unit.items)
                 self.member.running.append(unit)
 
     def finish(self, unit: Item | Pack) -> None:
@@ -473,6 +484,22 @@ class Owners(RuleBasedStateMachine):
             self.committed.update(some.to_commit({tp: OffsetAndMetadata(self.member.position[tp])}, [tp]))
         some.forget([tp])
         self.assign(tp)
+
+    @rule(paused=st.sets(st.sampled_from(PARTITIONS)))
+    def pause(self, paused: set[TopicPartition]) -> None:
+        self.member.some.suspend(paused)
+
+    @rule()
+    def drain(self) -> None:
+        """Once all has ended that may begin, nothing is left but what is held up by a pause."""
+        some = self.member.some
+        self.start(100)
+        while self.member.running or some.due_at is not None:
+            while self.member.running:
+                self.finish(self.member.running.pop(0))
+            self.wait(100.0)
+            self.start(100)
+        assert some.held == some.suspended
 
     @rule()
     def crash(self) -> None:
