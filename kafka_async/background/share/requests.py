@@ -108,8 +108,11 @@ class ShareRequests:
         closes = self.closing.state is ClosingState.PARTING and session.is_open
         if not (fetches or closes or due_at < inf):
             return None, NEVER  # a read call wakes us
-        if broker.node_id not in metadata.cluster.nodes:
-            metadata.need_leader(now)  # a request would only be refused
+        if broker.node_id not in metadata.cluster.nodes:  # a request would only be refused
+            if closes:
+                session.reset()  # it has left the cluster, and ends with its connection
+            else:
+                metadata.need_leader(now)
             return None, NEVER
         if not broker.backoff.ready(now):
             return None, broker.backoff.retry_at
