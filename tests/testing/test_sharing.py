@@ -193,6 +193,29 @@ def test_leaders_that_move_and_members_that_are_kicked(run: Run) -> None:
 
 
 @on_both
+def test_the_end_of_a_session_at_the_former_leader_leaves_what_the_new_one_has_locked(run: Run) -> None:
+    async def main() -> None:
+        cluster = Cluster(brokers=2)
+        cluster.topic("jobs", partitions=1)
+        cluster.group("workers", share_auto_offset_reset="earliest")
+        async with member(cluster) as consumer:
+            cluster.produce("jobs", value="1")
+            (record,) = await take(consumer, 1)
+            record.accept()
+            await consumer.flush()
+            cluster.move_leader(("jobs", 0), 1)
+            cluster.produce("jobs", value="2")
+            (record,) = await take(consumer, 1)
+            cluster.stop(0)
+            async with member(cluster) as other:
+                assert await other.getmany(timeout_ms=5000) == {}
+            record.accept()
+            assert await consumer.flush() == {TopicPartition("jobs", 0): None}
+
+    run(main)
+
+
+@on_both
 def test_groups_can_be_limited_to_committed_records(run: Run) -> None:
     async def main() -> None:
         cluster = jobs("before", share_isolation_level="read_committed")

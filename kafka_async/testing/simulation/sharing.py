@@ -163,10 +163,12 @@ class Shares:
             self._close(key)
 
     def _close(self, key: tuple[int, str, str]) -> None:
+        """End a session: the member loses what this broker has locked for it. What another leader has locked since stays."""
         session = self.sessions.pop(key)
         for part in session.partitions:
-            known = self.partitions.get((session.group, part))
-            if known is not None:
+            found = self._find(part)
+            if (session.group, part) in self.partitions and found is not None and found.leader == key[0]:
+                known = self._shared(session.group, part)
                 known.release(session.member, self.limits(session.group))
                 self._bury(session.group, part, known)
         self.cluster.changed()
