@@ -52,9 +52,8 @@ class Call(Generic[T]):
     def withdrawn(self) -> bool:
         return self._outcome.get("outcome", ("", None))[0] == "withdrawn"
 
-    def resolve(self, value: T) -> bool:
-        """Answer it. Return whether somebody still waited for it."""
-        return self._settle("value", value)
+    def resolve(self, value: T) -> None:
+        self._settle("value", value)
 
     def fail(self, error: BaseException) -> None:
         self._settle("error", error)

@@ -75,8 +75,10 @@ class Closing:
         first = min((portion.awaited for portion in _portions(brokers)), default=inf) if self.hurries else inf
         if done := [number for number in self.flushes if number < first]:
             outcomes = dict(self._outcomes)
-            answered = [order for order in map(self.flushes.pop, done) if order.call.resolve(dict(outcomes))]
-            if any(order.tells for order in answered):
+            answered = [self.flushes.pop(number) for number in done]
+            for order in answered:
+                order.call.resolve(dict(outcomes))
+            if any(order.tells and not order.call.withdrawn for order in answered):  # a caller may have given up just now
                 self._outcomes.clear()
         if self.state is ClosingState.SETTLING and first == inf:
             until = _rests_until(brokers, locks, now)
