@@ -6,10 +6,10 @@ from typing import Any
 import anyio
 import pytest
 
-from kafka_async import TopicPartition
+from kafka_async import KafkaConsumer, TopicPartition
 from kafka_async.application.share.consumer import ShareConsumer
 from kafka_async.application.share.record import ShareRecord
-from kafka_async.errors import CoordinatorNotAvailableError, InvalidRecordStateError, LockLostError
+from kafka_async.errors import CommitFailedError, CoordinatorNotAvailableError, InvalidRecordStateError, KafkaError, LockLostError
 from kafka_async.sync import KafkaConsumer as BlockingConsumer
 from kafka_async.testing import Cluster, ThreadedCluster
 from kafka_async.trace import RequestSent, TraceEvent
@@ -188,6 +188,99 @@ def test_leaders_that_move_and_members_that_are_kicked(run: Run) -> None:
             with cluster.failing(Api.SHARE_ACKNOWLEDGE, CoordinatorNotAvailableError):
                 await consumer.flush()
         assert cluster.shared("workers") == {TopicPartition("jobs", 0): 3}
+
+    run(main)
+
+
+@on_both
+@pytest.mark.parametrize("how", ["moved", "stopped"])
+def test_another_leader_knows_of_no_delivery_that_has_not_ended_and_an_orderly_stop_ends_it(run: Run, how: str) -> None:
+    async def main() -> None:
+        cluster = Cluster(brokers=2)
+        cluster.topic("jobs", partitions=1)
+        cluster.group("workers", share_auto_offset_reset="earliest", share_delivery_count_limit=2)
+        cluster.produce("jobs", value="a")
+        async with member(cluster) as one:
+            (first,) = await take(one, 1)
+            first.release()
+            (last,) = await take(one, 1)
+            assert last.delivery_count == 2
+            if how == "moved":
+                cluster.move_leader(("jobs", 0), 1)
+            else:
+                cluster.stop(0)
+            async with member(cluster) as other:
+                counts = [record.delivery_count for batch in (await other.getmany(timeout_ms=5000)).values() for record in batch]
+        assert counts == ([2] if how == "moved" else []), "after an orderly stop that was its last delivery"
+
+    run(main)
+
+
+@on_both
+def test_the_end_of_a_session_at_the_former_leader_leaves_what_the_new_one_has_locked(run: Run) -> None:
+    async def main() -> None:
+        cluster = Cluster(brokers=2)
+        cluster.topic("jobs", partitions=1)
+        cluster.group("workers", share_auto_offset_reset="earliest")
+        async with member(cluster) as consumer:
+            cluster.produce("jobs", value="1")
+            (record,) = await take(consumer, 1)
+            record.accept()
+            await consumer.flush()
+            cluster.move_leader(("jobs", 0), 1)
+            cluster.produce("jobs", value="2")
+            (record,) = await take(consumer, 1)
+            cluster.stop(0)
+            async with member(cluster) as other:
+                assert await other.getmany(timeout_ms=5000) == {}
+            record.accept()
+            assert await consumer.flush() == {TopicPartition("jobs", 0): None}
+
+    run(main)
+
+
+async def outcome(consumer: ShareConsumer[bytes, bytes] | KafkaConsumer[bytes, bytes]) -> str:
+    """Return the name of the error with which a member is refused, or an empty text."""
+    try:
+        with anyio.fail_after(60):
+            async with consumer:
+                await consumer.getmany(timeout_ms=1000)
+                if isinstance(consumer, KafkaConsumer):
+                    await consumer.commit()
+    except KafkaError as error:
+        return type(error).__name__
+    return ""
+
+
+@on_both
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("records", [0, 1])
+def test_a_group_stays_of_its_kind_when_its_members_are_gone(run: Run, protocol: str, records: int) -> None:
+    async def main() -> None:
+        cluster = jobs(*["a"] * records)
+        protocols: Any = {"group_protocol": protocol, "auto_offset_reset": "earliest", **cluster.options()}
+        assert await outcome(KafkaConsumer("jobs", group_id="readers", **protocols)) == ""
+        assert await outcome(member(cluster, group_id="readers")) == "GroupIdNotFound"
+        assert await outcome(member(cluster)) == ""
+        refused = "InconsistentGroupProtocolError" if protocol == "classic" else "GroupIdNotFound"
+        assert await outcome(KafkaConsumer("jobs", group_id="workers", **protocols)) == refused
+        other: Any = {**protocols, "group_protocol": {"classic": "consumer", "consumer": "classic"}[protocol]}
+        assert await outcome(KafkaConsumer("jobs", group_id="readers", **other)) == "", "these two change places"
+
+    run(main)
+
+
+@on_both
+def test_nobody_commits_offsets_of_a_share_group(run: Run) -> None:
+    async def main() -> None:
+        cluster = jobs("a")
+        assert await outcome(member(cluster)) == ""
+        partition = TopicPartition("jobs", 0)
+        async with KafkaConsumer(group_id="workers", **cluster.options()) as consumer:
+            consumer.assign([partition])
+            with pytest.raises(CommitFailedError):
+                await consumer.commit({partition: 1})
+            assert await consumer.committed(partition) is None
 
     run(main)
 

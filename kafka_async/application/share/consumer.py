@@ -260,7 +260,8 @@ class ShareConsumer(Generic[K, V]):
         counts. Its error says so even if the broker accepts it later, since brokers also accept acknowledgements of records that
         another member has accepted. Only in one case does this pass for success: the partition's leadership left its broker and
         came back unnoticed (within half a second, or while nothing was read and nothing acknowledged).
-        Raises ``KafkaTimeoutError`` after ``timeout_ms`` (default: ``default_api_timeout_ms``).
+        Raises ``KafkaTimeoutError`` after ``timeout_ms`` (default: ``default_api_timeout_ms``). The results are those of the next
+        flush then, as they are if this one is cancelled.
         """
         self._parts.guard.check_running()
         answer: dict[TopicPartition, KafkaError | None] = await self._parts.life.ask(

@@ -197,7 +197,8 @@ class Custody:
     _calls: int = field(default=0, init=False)
     """Read calls that have returned several records."""
     _lock: RLock = field(factory=RLock, init=False, repr=False)
-    """Records of a blocking consumer are acknowledged by any thread."""
+    """Any thread may acknowledge a record, ask when its lock ends, or look at statistics, and takes over reports then: that changes
+    what is unread, beside the thread that reads."""
     _unread: deque[UnreadPiece] = field(factory=deque, init=False, repr=False)
     _deliveries: dict[int, HeldDelivery] = field(factory=dict, init=False, repr=False)
 
@@ -209,7 +210,8 @@ class Custody:
     @property
     def unread(self) -> int:
         """Records that wait to be handed out."""
-        return sum(len(piece.records) for piece in self._unread)
+        with self._lock:
+            return sum(len(piece.records) for piece in self._unread)
 
     # --- reports of the background ---------------------------------------------------------------------------------------------
 
@@ -272,7 +274,7 @@ class Custody:
     def _lost(self, number: int, offset: int, error: KafkaError) -> None:
         delivery = self._deliveries.get(number)
         self.counts.lost += 1
-        if delivery is None:
+        if delivery is None or offset in delivery.gone:  # or it was dropped before
             return
         record = delivery.out.pop(offset, None)
         if record is not None:
@@ -315,15 +317,17 @@ class Custody:
         ``kept``: their locks are renewed automatically until they are acknowledged. If not, those of several records are, while the
         application works on one of them.
         """
+        self.sort()  # a deserializer may have taken long, and the locks may have been renewed meanwhile
         records: list[Record] = []
         keep, call = Keep.HELD if kept else Keep.ALONE, 0
         if size > 1 and not kept:
             self._calls = call = self._calls + 1
             keep = Keep.WAITING
-        while size > 0 and self._unread and self._unread[0].ready:
-            made = self._hand_out(self._next(size), keep, call)
-            records += made
-            size -= len(made)
+        with self._lock:
+            while size > 0 and self._unread and self._unread[0].ready:
+                made = self._hand_out(self._next(size), keep, call)
+                records += made
+                size -= len(made)
         return records
 
     def _next(self, size: int) -> UnreadPiece:
@@ -354,98 +358,108 @@ class Custody:
 
     def hand_out_one(self) -> Record | None:
         """As ``hand_out``, for the next record; ``None`` if there is none, or it needs a closer look."""
-        if not self._unread:
-            return None
-        piece = self._unread[0]
-        delivery = piece.delivery
-        if (
-            not piece.ready
-            or piece.raw is not None
-            or delivery.gone
-            or delivery.deadline <= self.clock()
-            or not self.wants(delivery.partition.topic)
-        ):
-            return None
-        raw = piece.records.pop(0)
-        record: Record = ShareRecord(raw, piece.counts.pop(0), self, delivery, raw)
-        if not piece.records:
-            self._unread.popleft()
-        offset = raw.offset
-        delivery.out[offset] = record
-        self.exchange.notes[delivery.number, offset] = RecordsHandedOut(delivery.partition, delivery.number, (offset,))
-        size = max(raw.serialized_key_size, 0) + max(raw.serialized_value_size, 0)
-        self.counts.delivered += 1
-        self.counts.bytes += size
-        self._taken(1, size + OVERHEAD)
-        return record
+        with self._lock:
+            if not self._unread:
+                return None
+            piece = self._unread[0]
+            delivery = piece.delivery
+            if (
+                not piece.ready
+                or piece.raw is not None
+                or delivery.gone
+                or delivery.deadline <= self.clock()
+                or not self.wants(delivery.partition.topic)
+            ):
+                return None
+            raw = piece.records.pop(0)
+            record: Record = ShareRecord(raw, piece.counts.pop(0), self, delivery, raw)
+            if not piece.records:
+                self._unread.popleft()
+            offset = raw.offset
+            delivery.out[offset] = record
+            self.exchange.notes[delivery.number, offset] = RecordsHandedOut(delivery.partition, delivery.number, (offset,))
+            size = max(raw.serialized_key_size, 0) + max(raw.serialized_value_size, 0)
+            self.counts.delivered += 1
+            self.counts.bytes += size
+            self._taken(1, size + OVERHEAD)
+            return record
 
     def _weed(self, piece: UnreadPiece) -> None:
-        """Leave out records whose locks have ended, since others may have them; release those of topics no longer subscribed."""
+        """Leave out records whose locks have ended, since others may have them; release those of topics no longer subscribed.
+
+        Those that seem late are released too: if the background went on renewing their locks, nobody would get them.
+        """
         delivery = piece.delivery
-        late = delivery.deadline <= self.clock()
-        if delivery.gone or late:
-            gone = delivery.gone
-            out = piece.keep(lambda record: not late and record.offset not in gone)
+        if gone := delivery.gone:
+            out = piece.keep(lambda record: record.offset not in gone)
             self._taken(len(out), weight(out))
-        if piece.records and not self.wants(delivery.partition.topic):
+        if piece.records and (delivery.deadline <= self.clock() or not self.wants(delivery.partition.topic)):
             records = piece.keep(lambda _: False)
             offsets = tuple(raw.offset for raw in records)
             self.exchange.order(RecordsDropped(delivery.partition, delivery.number, offsets))
             self._taken(len(offsets), weight(records))
+            delivery.gone.update(offsets)  # the background may have lost them just now: they do not count twice
             self._less(delivery, len(offsets))
 
     # --- deserializers ---------------------------------------------------------------------------------------------------------
 
     def has_records(self, size: int) -> bool:
         """Whether one of ``size`` unread records or more can be worked on."""
-        self._weed_all()
-        return size > 0 and bool(self._unread)
+        self.sort()
+        with self._lock:
+            self._weed_all()
+            return size > 0 and bool(self._unread)
 
     def to_deserialize(self, size: int) -> UnreadPiece | None:
         """Return the first of the next ``size`` unread records that deserializers have to see. They stay unread meanwhile.
 
         ``None``: there is none, or one that cannot be deserialized comes before.
         """
-        self._weed_all()
-        for index, piece in enumerate(self._unread):
-            if size <= 0 or piece.poison is not None:
-                return None
-            if piece.ready:
-                size -= len(piece.records)
-            elif len(piece.records) <= size:
-                return piece
-            else:
-                first = piece.cut(size)
-                self._unread.insert(index, first)
-                return first
+        self.sort()
+        with self._lock:
+            self._weed_all()
+            for index, piece in enumerate(self._unread):
+                if size <= 0 or piece.poison is not None:
+                    return None
+                if piece.ready:
+                    size -= len(piece.records)
+                elif len(piece.records) <= size:
+                    return piece
+                else:
+                    first = piece.cut(size)
+                    self._unread.insert(index, first)
+                    return first
         return None
 
     def deserialized(self, piece: UnreadPiece, given: list[Raw], result: Deserialized) -> None:
         """Take over what the deserializers made of the first records of a piece, unless the piece has changed meanwhile."""
-        if piece.records is not given:
-            return
-        index = self._unread.index(piece)
-        found: list[UnreadPiece] = []
-        if result.done:
-            done = piece.cut(result.done)
-            done.ready, done.raw, done.records = True, done.records, result.records
-            found.append(done)
-        if result.poison is not None:
-            bad = piece.cut(1)
-            bad.poison = result.poison
-            found.append(bad)
-        if not piece.records:
-            del self._unread[index]
-        for each in reversed(found):
-            self._unread.insert(index, each)
+        with self._lock:
+            if piece.records is not given:
+                return
+            index = self._unread.index(piece)
+            found: list[UnreadPiece] = []
+            if result.done:
+                done = piece.cut(result.done)
+                done.ready, done.raw, done.records = True, done.records, result.records
+                found.append(done)
+            if result.poison is not None:
+                bad = piece.cut(1)
+                bad.poison = result.poison
+                found.append(bad)
+            if not piece.records:
+                del self._unread[index]
+            for each in reversed(found):
+                self._unread.insert(index, each)
 
     def take_bad(self) -> tuple[Record, DeserializationError] | None:
         """Hand out the next unread record if it cannot be deserialized; it is still renewed. ``None``: the next one is another."""
-        self._weed_all()
-        if not self._unread or (poison := self._unread[0].poison) is None:
-            return None
-        (record,) = self._hand_out(self._unread.popleft(), Keep.HELD)
-        return record, poison
+        self.sort()
+        with self._lock:
+            self._weed_all()
+            if not self._unread or (poison := self._unread[0].poison) is None:
+                return None
+            made = self._hand_out(self._unread.popleft(), Keep.HELD)
+        return (made[0], poison) if made else None  # its lock may have ended just now
 
     def _weed_all(self) -> None:
         for piece in self._unread:
@@ -470,7 +484,8 @@ class Custody:
         """The application wants these topics from now on: release records of others that were not handed out."""
         self.exchange.topics = topics
         self.sort()
-        self._weed_all()
+        with self._lock:
+            self._weed_all()
         if self.on_unwanted is not None:
             self.on_unwanted()
 

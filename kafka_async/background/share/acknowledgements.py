@@ -179,6 +179,8 @@ class Acknowledgements:
         renewals = None if renewal else self._fresh.get((partition, True))
         if renewals is not None:  # a record that is settled has no lock to renew
             renewals.entries = {offset: entry for offset, entry in renewals.entries.items() if offset not in entries}
+            if not renewals.entries:
+                del self._fresh[partition, True]
 
     def renewed(self, partition: TopicPartition, locks: Mapping[int, Lock]) -> None:
         """These locks last longer. Their records may have been acknowledged meanwhile: those acknowledgements have more time."""
@@ -200,9 +202,10 @@ class Acknowledgements:
             times.append(self._due_at)
         return min(times, default=inf)
 
-    def has_renewals(self, now: float) -> bool:
-        """Some lock is to be renewed now."""
-        return any(renewal for _, renewal in self._fresh) or any(p.renewal and p.retry_at <= now for p in self._again)
+    def has(self, now: float, *, renewals: bool) -> bool:
+        """Some lock may be renewed now, or some record acknowledged."""
+        fresh = any(renewal is renewals for _, renewal in self._fresh)
+        return fresh or any(portion.renewal is renewals and portion.retry_at <= now for portion in self._again)
 
     def has_others(self, partitions: Mapping[TopicPartition, UUID]) -> bool:
         """Something concerns partitions other than these, which may be those of a former topic of the same name."""

@@ -68,16 +68,18 @@ class Closing:
     def go_on(self, brokers: Collection[ShareBroker], locks: Locks, now: float) -> float:
         """Answer flushes, and take the next step of closing, once no acknowledgement that they wait for is on its way.
 
-        Return when to look again; ``now``: a step was taken.
+        Results stay for the next flush if nobody waits for this one any longer. Return when to look again; ``now``: a step was
+        taken.
         """
+        self.flushes = {number: order for number, order in self.flushes.items() if not order.call.done}
         first = min((portion.awaited for portion in _portions(brokers)), default=inf) if self.hurries else inf
         if done := [number for number in self.flushes if number < first]:
             outcomes = dict(self._outcomes)
-            flushes = [self.flushes.pop(number) for number in done]
-            if any(order.tells for order in flushes):
-                self._outcomes.clear()
-            for order in flushes:
+            answered = [self.flushes.pop(number) for number in done]
+            for order in answered:
                 order.call.resolve(dict(outcomes))
+            if any(order.tells and not order.call.withdrawn for order in answered):  # a caller may have given up just now
+                self._outcomes.clear()
         if self.state is ClosingState.SETTLING and first == inf:
             until = _rests_until(brokers, locks, now)
             if until <= now:

@@ -175,6 +175,8 @@ class ShareFetchManager:
         else:
             locks = self.locks.held(partition, offsets, number)
             self.locks.active(locks.values(), now)
+            if not said:  # a broker refuses all of a partition's acknowledgements if one lock has ended: such records need none
+                locks = {offset: lock for offset, lock in locks.items() if lock.deadline > now}
         if settles and len(locks) < len(offsets):
             for offset in offsets:
                 if offset not in locks:

@@ -108,8 +108,11 @@ class ShareRequests:
         closes = self.closing.state is ClosingState.PARTING and session.is_open
         if not (fetches or closes or due_at < inf):
             return None, NEVER  # a read call wakes us
-        if broker.node_id not in metadata.cluster.nodes:
-            metadata.need_leader(now)  # a request would only be refused
+        if broker.node_id not in metadata.cluster.nodes:  # a request would only be refused
+            if closes:
+                session.reset()  # it has left the cluster, and ends with its connection
+            else:
+                metadata.need_leader(now)
             return None, NEVER
         if not broker.backoff.ready(now):
             return None, broker.backoff.retry_at
@@ -117,7 +120,10 @@ class ShareRequests:
             return self._send_acknowledgements(broker, acknowledgements.take(now, renewal=False), now, closes=True), NEVER
         if not session.is_open:
             return (self._open(broker, fetches=fetches, now=now), NEVER) if fetches or due_at <= now else (None, due_at)
-        if acknowledgements.has_renewals(now):
+        # Renewals go first, but never twice while something else may go out: an application may renew all the time.
+        others = fetches or acknowledgements.has(now, renewals=False)
+        broker.renewed = acknowledgements.has(now, renewals=True) and not (broker.renewed and others)
+        if broker.renewed:
             return self._send_acknowledgements(broker, acknowledgements.take(now, renewal=True), now), NEVER
         return self._fetch_or_acknowledge(broker, fetches=fetches, due_at=due_at, now=now)
 

@@ -41,6 +41,8 @@ class ShareBroker(FetchBroker[ShareSession]):
     """When it was last asked for records."""
     dry_until: float = -inf
     """It had nothing more to lock; until then it is asked again only if the application waits for records."""
+    renewed: bool = False
+    """The last request renewed locks."""
     empty: bool = False
     """Its session was opened only to send old acknowledgements: nothing is acquired before they are settled."""
 

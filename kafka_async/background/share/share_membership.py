@@ -184,6 +184,7 @@ class ShareMembership:
     def subscribe(self, subscription: Subscription, now: float) -> None:
         """Be a member that reads these topics."""
         self._topics = subscription.topics or frozenset()
+        self._name_now(now)
         if self.state in (_S.LEAVING, _S.FATAL):
             self._restart(JOIN_EPOCH)
         self._move(_I.SUBSCRIBE, now)
@@ -456,8 +457,9 @@ class ShareMembership:
                 self.metadata.request_update(now)
 
     def _name_now(self, now: float) -> None:
+        """Have what is assigned read, except for topics of a former subscription: the coordinator learns about that later."""
         self._named_at = (self._assigned, self.metadata.version)
-        names = self.metadata.names
+        names = {tid: name for tid, name in self.metadata.names.items() if name in self._topics}
         self.on_assignment({TopicPartition(names[tid], index): tid for tid, index in self._assigned if tid in names}, now)
 
     def _move(self, what: ShareMemberInput, now: float, reason: str = "") -> None:

@@ -100,11 +100,20 @@ class SharePartition:
         """Records from ``start`` on that are done."""
         return sum(each.state in DONE for each in self.flight.values())
 
-    def release(self, member: str | None, limits: Limits) -> None:
-        """Take back what a member holds; ``None``: what any member holds."""
-        for offset, each in [(offset, each) for offset, each in self._locked.items() if member in (None, each.member)]:
+    def release(self, member: str, limits: Limits) -> None:
+        """Take back what a member holds."""
+        for offset, each in [(offset, each) for offset, each in self._locked.items() if each.member == member]:
             self._give_back(offset, each, limits)
         self._advance()
+
+    def forget_locks(self) -> None:
+        """Another leader has come. It knows of no lock, and of no delivery under one: only what became of these is written down."""
+        for offset, each in list(self._locked.items()):
+            each.state = _S.AVAILABLE
+            each.count -= 1
+            self._unlock(offset, each)
+            if not each.count:
+                del self.flight[offset]
 
     def take_given_up(self) -> list[GivenUp]:
         """Return what was given up, once."""

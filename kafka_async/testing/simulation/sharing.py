@@ -114,7 +114,7 @@ class Shares:
         name = request.group_id
         self.expire(name)
         groups = self.cluster.groups
-        taken = any(name in table and table[name].members for table in (groups.classic, groups.consumer))
+        taken = name in groups.names() and name not in self.groups  # for good: a group stays what it is, with members or without
         code = error or groups.elsewhere(broker, name) or (GROUP_ID_NOT_FOUND if taken else 0)
         if code:
             return ShareGroupHeartbeatResponse(error_code=code, member_id=request.member_id)
@@ -158,15 +158,17 @@ class Shares:
             self._close(key)
 
     def forget(self, node_id: int) -> None:
-        """A broker goes down: it forgets its sessions and its locks."""
+        """A broker goes down in an orderly way: it ends its sessions. What they held counts as delivered (seen of Kafka 4.4)."""
         for key in [key for key in self.sessions if key[0] == node_id]:
             self._close(key)
 
     def _close(self, key: tuple[int, str, str]) -> None:
+        """End a session: the member loses what this broker has locked for it. What another leader has locked since stays."""
         session = self.sessions.pop(key)
         for part in session.partitions:
-            known = self.partitions.get((session.group, part))
-            if known is not None:
+            found = self._find(part)
+            if (session.group, part) in self.partitions and found is not None and found.leader == key[0]:
+                known = self._shared(session.group, part)
                 known.release(session.member, self.limits(session.group))
                 self._bury(session.group, part, known)
         self.cluster.changed()
@@ -214,7 +216,7 @@ class Shares:
             known = self.partitions[group, part] = SharePartition(self._beginning(group, found.log), found.epoch)
         if known.leader_epoch != found.epoch:
             known.leader_epoch = found.epoch
-            known.release(None, limits)
+            known.forget_locks()
         known.log_moved(found.log)
         known.expire(self.cluster.clock.now(), limits)
         self._bury(group, part, known)

@@ -1,5 +1,7 @@
 """What the application's side does with unread records and with those that are out: deliveries, losses and results by hand."""
 
+import sys
+from threading import Event, Thread
 from typing import Any
 
 import anyio
@@ -57,6 +59,32 @@ def test_records_whose_locks_have_ended_are_not_handed_out_and_make_room() -> No
     world.now = 40.0
     assert offsets(world.take(10)) == [3, 5]
     assert (world.exchange.unread, world.custody.unread, world.custody.counts.lost) == (0, 0, 1)
+
+
+def test_records_that_come_too_late_are_released_since_the_background_may_go_on_renewing_their_locks() -> None:
+    world = World()
+    world.deliver(0, 3)
+    world.now = 30.0
+    assert world.take(10) == []
+    assert world.orders() == [RecordsDropped(TP, 1, (0, 1, 2))]
+    assert (world.exchange.unread, world.custody.unread) == (0, 0)
+
+
+@pytest.mark.parametrize("why", ["too late", "not wanted"])
+def test_records_that_were_dropped_and_are_lost_too_do_not_count_twice(why: str) -> None:
+    world = World()
+    number = world.deliver(0, 4)
+    first, second = world.take(2)
+    world.exchange.report(Renewed(TP, ((number, 0), (number, 1)), 50.0))
+    if why == "too late":
+        world.now = 30.0
+        assert world.take(2) == []
+    else:
+        world.custody.want(frozenset(("u",)))
+    world.exchange.report(Lost(TP, ((number, 2), (number, 3)), ERROR))
+    world.exchange.report(Lost(TP, ((number, 0),), ERROR))
+    assert (first.lost, second.lost) == (True, False), "it is still known that these are out"
+    assert (world.exchange.unread, world.custody.out, world.custody.counts.lost) == (0, 1, 3)
 
 
 def test_a_loss_makes_room_though_nobody_reads() -> None:
@@ -128,6 +156,75 @@ def test_deserializers_that_worked_on_records_that_are_gone_have_worked_in_vain(
     assert world.take(8) == []
     deserialized(world, 8, 1)
     assert offsets(world.take(8)) == [1]
+
+
+@pytest.mark.parametrize("step", ["looked for", "handed out", "handed out as a bad one"])
+def test_locks_that_were_renewed_while_deserializers_worked_last_longer(step: str) -> None:
+    world = World(deserializes=True)
+    number = world.deliver(0, 2)
+    world.custody.sort()
+    piece = world.custody.to_deserialize(1)
+    assert piece is not None
+    world.now = 31.0
+    world.exchange.report(Renewed(TP, ((number, 0), (number, 1)), 45.0))
+    if step == "handed out as a bad one":
+        error = DeserializationError("bad", piece.records[0])
+        world.custody.deserialized(piece, piece.records, Deserialized(records=[], done=0, poison=error))
+        bad = world.custody.take_bad()
+        assert bad is not None
+        assert bad[0].offset == 0
+    else:
+        world.custody.deserialized(piece, piece.records, Deserialized(records=list(piece.records), done=1))
+        if step == "looked for":
+            following = world.custody.to_deserialize(2)
+            assert following is not None
+            assert offsets(following.records) == [1]
+        assert offsets(world.custody.hand_out(2)) == [0]
+    assert not [order for order in world.orders() if isinstance(order, RecordsDropped)]
+
+
+def test_other_threads_take_over_reports_while_one_thread_reads() -> None:
+    world = World(deserializes=True)
+    delivered, errors = 3000, list[BaseException]()
+    done = Event()
+
+    def work() -> None:
+        try:
+            for start in range(delivered):
+                number = world.deliver(start, 1)
+                if start % 7 == 0:
+                    world.exchange.report(Lost(TP, ((number, start),), ERROR))
+                world.custody.sort()
+        except RuntimeError as error:
+            errors.append(error)
+        finally:
+            done.set()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    worker = Thread(target=work)
+    worker.start()
+    found: list[int] = []
+    try:
+        while True:
+            ended = done.is_set()
+            world.custody.has_records(5)
+            piece = world.custody.to_deserialize(5)
+            if piece is not None:
+                given = piece.records
+                result = Deserialized(records=list(given), done=len(given))
+                world.custody.deserialized(piece, given, result)
+            found += offsets(world.custody.hand_out(5))
+            assert world.custody.unread >= 0
+            if ended and not world.exchange.unread:
+                break
+    finally:
+        worker.join()
+        sys.setswitchinterval(interval)
+    assert errors == []
+    assert set(found) >= {start for start in range(delivered) if start % 7}
+    assert len(found) == len(set(found))
+    assert world.custody.unread == 0
 
 
 def test_a_record_is_acknowledged_once_and_later_if_so_wanted() -> None:

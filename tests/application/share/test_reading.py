@@ -215,6 +215,25 @@ def test_a_deserializer_that_asks_for_another_attempt_holds_nothing_back_for_goo
 
 
 @on_both
+def test_records_whose_deserializers_take_longer_than_a_lock_lasts_are_returned_at_their_first_delivery(run: Run) -> None:
+    async def read_value(data: bytes) -> str:
+        await anyio.sleep(31 / 3)
+        return data.decode()
+
+    async def main() -> None:
+        cluster = _filled("a", "b", "c")  # their locks last 30 s
+        async with _member(cluster, read_value) as consumer:
+            batches = await consumer.getmany(timeout_ms=1000)
+            records = [record for batch in batches.values() for record in batch]
+            assert [(record.value, record.delivery_count) for record in records] == [("a", 1), ("b", 1), ("c", 1)]
+            for record in records:
+                record.accept()
+            assert await consumer.flush() == {TopicPartition("jobs", 0): None}
+
+    run(main)
+
+
+@on_both
 def test_a_topic_that_is_unsubscribed_while_its_record_is_deserialized_is_not_returned(run: Run) -> None:
     async def main() -> None:
         cluster = _filled("a", "b")

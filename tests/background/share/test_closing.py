@@ -4,14 +4,16 @@ import pytest
 
 from kafka_async.background.share.closing import ClosingState
 from kafka_async.background.share.orders import AcknowledgeType, Close, ReleaseLater, Settled
-from kafka_async.errors import InvalidRecordStateError
+from kafka_async.errors import InvalidRecordStateError, KafkaTimeoutError
 from kafka_async.events import Call
 from kafka_async.wire.messages import (
+    MetadataRequest,
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
     ShareFetchRequest,
     ShareGroupHeartbeatRequest,
 )
+from tests.background.support import cluster, described
 
 from .world import TP, World, accept, acknowledged, acknowledgement, fetch, fetched, flush, taken_in
 
@@ -34,6 +36,24 @@ def test_a_flush_returns_the_result_of_each_partition() -> None:
     again = flush(world)
     world.poll(0.3)
     assert again.result() == {}
+
+
+@pytest.mark.parametrize("given_up", ["withdrawn", "timed out"])
+def test_the_results_of_a_flush_that_was_given_up_stay_for_the_next_one(given_up: str) -> None:
+    world = World()
+    delivery = world.delivered(2)
+    accept(world, delivery, 0)
+    call = flush(world)
+    world.poll(0.1)
+    if given_up == "withdrawn":
+        call.withdraw()
+    else:
+        call.fail(KafkaTimeoutError("too late"))
+    world.answer(ShareAcknowledgeRequest, acknowledged(InvalidRecordStateError.errno), 0.2)
+    world.poll(0.2)
+    again = flush(world)
+    world.poll(0.3)
+    assert isinstance(again.result()[TP], InvalidRecordStateError)
 
 
 def test_a_flush_does_not_wait_for_what_is_acknowledged_after_it() -> None:
@@ -109,6 +129,24 @@ def test_the_end_settles_then_closes_the_sessions_then_leaves() -> None:
     assert not call.done
     world.answer(ShareGroupHeartbeatRequest, taken_in(epoch=-1), 0.4)
     assert call.done
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_the_end_does_not_wait_for_a_broker_that_has_left_the_cluster(left: bool) -> None:
+    world = World()
+    world.delivered(2)
+    world.poll(0.1)
+    world.answer(ShareFetchRequest, fetched(), 0.1)
+    if left:
+        world.background.metadata.request_update(0.15)
+        world.poll(0.15)
+        world.answer(MetadataRequest, cluster(described("t", (2, 2), epoch=1), brokers=(2,)), 0.15)
+    call: Call[None] = Call(100.0)
+    world.exchange.order(Close(call=call))
+    world.poll(0.3)
+    world.poll(0.3)
+    assert (world.background.fetch.closing is ClosingState.CLOSED) is left
+    assert len(world.waiting(ShareAcknowledgeRequest)) == (0 if left else 1)
 
 
 @pytest.mark.parametrize("answered", [True, False])

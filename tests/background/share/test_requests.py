@@ -4,6 +4,8 @@ import pytest
 
 from kafka_async.background.share.acknowledgements import LINGER
 from kafka_async.background.share.orders import (
+    Acknowledge,
+    AcknowledgeType,
     Lost,
     Settled,
 )
@@ -94,6 +96,38 @@ def test_acknowledgements_go_by_themselves_if_nothing_is_to_be_fetched() -> None
     assert world.wake_at == pytest.approx(11.0 + LINGER)
     world.poll(11.1)
     assert acknowledgement(world).share_session_epoch == 1
+
+
+def test_acknowledgements_have_their_turn_however_often_locks_are_renewed() -> None:
+    world = World()
+    delivery = world.delivered(4)
+    world.handler.reading = 0
+    accept(world, delivery, 0)
+    renewals = []
+    for turn in range(4):
+        world.exchange.order(Acknowledge(TP, 1, delivery.number, AcknowledgeType.RENEW))
+        world.poll(11.1 + turn)
+        renewals.append(acknowledgement(world).is_renew_ack)
+        world.answer(ShareAcknowledgeRequest, acknowledged(), 11.2 + turn)
+    assert renewals == [True, False, True, True]
+    assert [report.offsets for report in world.reports() if isinstance(report, Settled)] == [(0,)]
+
+
+def test_fetches_have_their_turn_however_often_locks_are_renewed() -> None:
+    world = World()
+    delivery = world.delivered(4)
+    accept(world, delivery)
+    world.exchange.demand.wanted = 1
+    fetches = 0
+    for turn in range(4):
+        world.exchange.order(Acknowledge(TP, 1, delivery.number, AcknowledgeType.RENEW))
+        world.poll(1.1 + turn)
+        fetches += len(world.waiting(ShareFetchRequest))
+        kind, answer = (
+            (ShareFetchRequest, fetched()) if world.waiting(ShareFetchRequest) else (ShareAcknowledgeRequest, acknowledged())
+        )
+        world.answer(kind, answer, 1.2 + turn)
+    assert fetches == 2
 
 
 def test_a_partition_of_a_topic_that_was_made_anew_is_another_one() -> None:

@@ -16,10 +16,16 @@ from kafka_async.errors import (
     UnsupportedVersionError,
 )
 from kafka_async.events import Call, SubscribeTopics, Unsubscribe
+from kafka_async.model import TopicPartition
 from kafka_async.trace import Fault, Recovered
-from kafka_async.wire.messages import FindCoordinatorRequest, ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from kafka_async.wire.messages import (
+    FindCoordinatorRequest,
+    ShareFetchRequest,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
 
-from .world import TP, World, taken_in
+from .world import TP, World, fetched, taken_in
 
 
 def beat(world: World) -> ShareGroupHeartbeatRequest:
@@ -249,6 +255,26 @@ def test_leaving_says_so_and_is_done_whatever_is_answered() -> None:
     world.answer(ShareGroupHeartbeatRequest, failed(UnknownMemberIdError.errno), 1.0)
     assert call.done
     assert state(world) is ShareMemberState.UNSUBSCRIBED
+
+
+def test_another_subscription_reads_nothing_more_of_the_former_topics_though_they_are_still_assigned() -> None:
+    world = World()
+    world.joined(0)
+
+    def subscribe(topic: str, now: float) -> frozenset[TopicPartition]:
+        world.exchange.topics = frozenset((topic,))
+        world.handler.add(SubscribeTopics(topics=world.exchange.topics, subscription=2))
+        world.poll(now)
+        return world.background.fetch.partitions
+
+    assert subscribe("u", 1.0) == frozenset()
+    world.answer(ShareFetchRequest, fetched(), 1.1)
+    world.poll(1.1)
+    assert world.waiting(ShareFetchRequest) == []
+    world.answer(ShareGroupHeartbeatRequest, taken_in(0, epoch=2), 1.2)  # the coordinator is slow to take the topics away
+    world.poll(1.2)
+    assert world.background.fetch.partitions == frozenset()
+    assert subscribe("t", 1.3) == {TP}, "it has never ceased to be assigned"
 
 
 def no_member(was: ShareMemberState) -> World:

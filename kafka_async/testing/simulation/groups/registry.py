@@ -209,8 +209,8 @@ class Groups:
         self.shares.forget_group(group_id)
 
     def _is_shared(self, group_id: str) -> bool:
-        share = self.shares.groups.get(group_id)
-        return share is not None and bool(share.members)
+        """Whether it is a share group: it stays one when its members are gone. Groups of the other two kinds change places then."""
+        return group_id in self.shares.groups
 
     # --- classic ---------------------------------------------------------------------------------------------------------------
 
@@ -413,7 +413,8 @@ class Groups:
     def commit(self, broker: "FakeBroker", request: OffsetCommitRequest, version: int, error: int) -> OffsetCommitResponse:
         """Accept commits of members in their generation or epoch, and of anybody if the group has no members."""
         self.expire(request.group_id)
-        code = error or self.elsewhere(broker, request.group_id) or self._refuses(request, version)
+        missing = GROUP_ID_NOT_FOUND if self._is_shared(request.group_id) else 0
+        code = error or self.elsewhere(broker, request.group_id) or missing or self._refuses(request, version)
         if not code and request.group_id not in self.consumer:
             self._classic(request.group_id)  # a commit makes the group, and it stays when its offsets go
         return OffsetCommitResponse(topics=tuple(self._commit(request.group_id, topic, code) for topic in request.topics))
