@@ -54,20 +54,17 @@ class Listening:
     _error: BaseException | None = field(default=None, init=False)
     """What the call-back that ended last raised; for the call that waits for it."""
     _next: Callable[[], None] | None = field(default=None, init=False)
-    _to_raise: Exception | None = field(default=None, init=False)
-    """What a call-back has raised and no read call yet: one that is cancelled meanwhile leaves it to the next one."""
+    kept: Exception | None = field(default=None, init=False)
+    """What a call-back has raised and no read call yet: one that is cancelled meanwhile leaves it to the next one. Every read looks
+    at it, so it is not a method."""
 
     def keep(self, error: Exception | None) -> None:
         """A read call has to raise this; the first of several counts."""
-        self._to_raise = self._to_raise or error
-
-    @property
-    def has_kept(self) -> bool:
-        return self._to_raise is not None
+        self.kept = self.kept or error
 
     def take_kept(self) -> Exception | None:
         """Return what is to be raised, once."""
-        error, self._to_raise = self._to_raise, None
+        error, self.kept = self.kept, None
         return error
 
     def listen(self, listener: ConsumerRebalanceListener | None) -> None:
@@ -196,7 +193,7 @@ class Rebalancing:
     @property
     def is_quiet(self) -> bool:
         """Whether nothing is to be carried out or raised."""
-        return not (self.inbox.proposals or self._callback_pending or self.listening.has_kept)
+        return not (self.inbox.proposals or self._callback_pending or self.listening.kept)
 
     @property
     def given_up(self) -> frozenset[TopicPartition]:

@@ -399,7 +399,7 @@ async def test_a_share_group_writes_to_retry_topics_and_does_not_read_them() -> 
     async with consumer("orders", *names) as shared:
         with pytest.raises(KafkaConfigurationError, match=rf"KafkaConsumer: orders\.{GROUP}\.retry\.10"):
             await shared.process(handle, on_failure=some.retry)
-    async with some.consumer("orders", *names) as reader:
+    async with some.consumer("orders", *names, group_id="reader") as reader:
         with anyio.fail_after(60):
             while f"orders.{GROUP}.retry.10" not in {tp.topic for tp in await reader.getmany(timeout_ms=1_000)}:
                 pass
