@@ -449,7 +449,9 @@ class NetworkClientDelegate:
         link = self._links.pop((node_id, channel))
         if link.is_open:
             self._close(link, now, reason)
-        if self._refusal != _CLOSED:  # as the consumer ends, so do all of its outages, unsaid
+        asked = self._servers.current.get(node_id)
+        is_asked_again = asked is not None and (asked.host, asked.port) == (link.node.host, link.node.port)
+        if not is_asked_again and self._refusal != _CLOSED:  # as the consumer ends, so do all of its outages, unsaid
             link.lapse(now)
         self._history = {address: past for address, past in self._history.items() if past.retry_at > now}
         if link.history.failures:

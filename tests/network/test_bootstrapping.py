@@ -68,6 +68,17 @@ def test_the_outage_of_a_broker_ends_when_it_starts_again_from_the_servers(caplo
     assert lines(world, caplog)[1:] == ["no longer needed: the connection to one:9092 (id 1), after 0.9 s and 1 failure"]
 
 
+def test_the_outage_of_a_server_that_is_asked_again_under_its_name_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(BOOT)
+    for at in (0.0, 20.0, 40.0):
+        world.add(heartbeat(world.done, node_id=-1), now=at)
+        world.plan(at)
+        world.fail_open(REFUSED, at + 0.1, -1)
+        world.delegate.disconnect_all(at + 0.2)
+    (began,) = [line for line in lines(world, caplog) if "boot:9092" in line]
+    assert began.startswith("connection to boot:9092 (id -1) failed while connecting")
+
+
 def test_a_connection_that_is_being_made_again_has_the_outage_of_its_former_name_end(caplog: pytest.LogCaptureFixture) -> None:
     world = World(Node(-1, ONE.host, ONE.port), BOOT_TWO)
     world.add(heartbeat(world.done, node_id=-1))

@@ -120,16 +120,20 @@ class Client:
             self._delegate.disconnect_all(self.clock(), self._nodes.values())
         return await self.layout()
 
+    @property
+    def backoff(self) -> ExponentialBackoff:
+        """What stands between two attempts."""
+        return ExponentialBackoff(max(self.config.retry_backoff_ms, 10) / 1000, max(self.config.retry_backoff_max_ms, 10) / 1000)
+
     async def persist(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Repeat ``attempt`` after retriable failures for ``default_api_timeout_ms``; then raise the last one."""
         deadline = self.clock() + self.config.default_api_timeout_ms / 1000
-        backoff = ExponentialBackoff(max(self.config.retry_backoff_ms, 10) / 1000, max(self.config.retry_backoff_max_ms, 10) / 1000)
         failures = 0
         while True:
             try:
                 return await attempt()
             except KafkaError as error:
-                pause = backoff.delay(failures, random.random())  # noqa: S311  # jitter is no secret
+                pause = self.backoff.delay(failures, random.random())  # noqa: S311  # jitter is no secret
                 if not error.retriable or self.clock() + pause >= deadline:
                     raise
             failures += 1

@@ -1,5 +1,6 @@
 """The commands ``kafka-async groups``: which groups there are, their members, their lag."""
 
+import random
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from itertools import starmap
@@ -8,13 +9,13 @@ from typing import Annotated, Any, Final, Self
 
 import anyio
 import typer
-from attrs import evolve, frozen
+from attrs import define, evolve, frozen
 
 from ...application.consumer import KafkaConsumer
 from ...config import ConsumerConfig
 from ...config.spelling import did_you_mean
 from ...errors import GroupIdNotFound, IllegalStateError, KafkaError
-from ...model import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from ...model import IsolationLevel, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from ...trace import first_of, partition_names
 from ..admin import LATEST, LETTERS_TO, Admin, Client, DeadLetterTopic, DescribedMember, Group, GroupListing, ShareOffset, batches
 from ..monitor.survey import layout_of
@@ -182,17 +183,18 @@ class KnownLag:
 async def _lags(admin: Admin, shown: Collection[GroupListing]) -> dict[str, KnownLag]:
     """Return the lag of each group."""
     lags = dict.fromkeys((group.group_id for group in shown), KnownLag())
-    seconds = admin.client.config.default_api_timeout_ms / 1000
-
-    until = admin.client.clock() + seconds
+    patience, left = _Patience.of(admin.client), list(shown)
+    shares: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     while True:
-        shares = await batches.share_offsets_many(admin.client, shown, seconds)
-        found = await batches.committed_many(admin.client, shown, seconds)
+        shares |= await batches.share_offsets_many(admin.client, left, patience.left)
+        found |= await batches.committed_many(admin.client, left, patience.left)
         refused = _refused(shares | found)
-        if not await _again(admin.client, refused.values(), until):
+        left = [group for group in shown if group.group_id in refused and refused[group.group_id].retriable]
+        if not await patience.goes_on(refused.values()):
             break
     committed = {name: _told(outcome) for name, outcome in found.items()}
-    ends, silent = await _ends(admin.client, {partition for each in committed.values() for partition in each}, seconds)
+    ends, silent = await _ends(admin.client, {partition for each in committed.values() for partition in each})
     for node, why in sorted(silent.items()):
         to_stderr(f"{printable(f'kafka-async: broker {node} does not tell where its logs end: {in_words(why)}')}\n")
     lags |= {name: KnownLag.of([row.lag for row in share_progress(_told(outcome))]) for name, outcome in shares.items()}
@@ -203,34 +205,51 @@ async def _lags(admin: Admin, shown: Collection[GroupListing]) -> dict[str, Know
     return lags
 
 
-async def _ends(
-    client: Client, partitions: Collection[TopicPartition], seconds: float
-) -> tuple[dict[TopicPartition, int], dict[int, KafkaError]]:
+async def _ends(client: Client, partitions: Collection[TopicPartition]) -> tuple[dict[TopicPartition, int], dict[int, KafkaError]]:
     """Look up the ends of partitions that exist and have a leader, and return with them which leaders do not tell, and why.
 
-    One leader that does not answer costs the partitions of the others nothing. What may pass is asked for again, for ``seconds``.
+    One leader that does not answer costs the partitions of the others nothing. What may pass is asked for again.
     """
     ends: dict[TopicPartition, int] = {}
-    until = client.clock() + seconds
+    patience, stable = _Patience.of(client), client.config.isolation_level is IsolationLevel.READ_COMMITTED
     while True:
         left = set(partitions) - ends.keys()
         names = {partition.topic for partition in left}
         leaders = layout_of(await client.persist(partial(client.layout, names))).leaders if names else {}
         asked = dict.fromkeys(left & leaders.keys(), LATEST)
-        found = await batches.offsets_many(client, asked, leaders, until - client.clock())
+        found = await batches.offsets_many(client, asked, leaders, patience.left, stable=stable)
         ends |= {partition: each.offset for partition, each in found.items() if isinstance(each, OffsetAndTimestamp)}
-        silent = {leaders[partition]: each for partition, each in found.items() if isinstance(each, KafkaError)}
-        if not await _again(client, silent.values(), until):
-            return ends, silent
+        errors = {partition: each for partition, each in found.items() if isinstance(each, KafkaError)}
+        if not await patience.goes_on(errors.values()):
+            return ends, {leaders[partition]: error for partition, error in errors.items()}
 
 
-async def _again(client: Client, errors: Iterable[KafkaError], until: float) -> bool:
-    """Return after a pause whether to ask once more: something may pass, and there is time."""
-    pause = max(client.config.retry_backoff_ms, 10) / 1000
-    if not any(error.retriable for error in errors) or client.clock() + pause >= until:
-        return False
-    await anyio.sleep(pause)
-    return True
+@define(eq=False)
+class _Patience:
+    """How long, and how often, what may pass is asked for again."""
+
+    client: Client
+    until: float
+    failures: int = 0
+
+    @classmethod
+    def of(cls, client: Client) -> Self:
+        """Return that of ``default_api_timeout_ms``, from now on."""
+        return cls(client, client.clock() + client.config.default_api_timeout_ms / 1000)
+
+    @property
+    def left(self) -> float:
+        """Seconds."""
+        return max(0.0, self.until - self.client.clock())
+
+    async def goes_on(self, errors: Iterable[KafkaError]) -> bool:
+        """Return after a pause whether to ask once more: one of the errors may pass, and there is time."""
+        pause = self.client.backoff.delay(self.failures, random.random())  # noqa: S311  # jitter is no secret
+        if not any(error.retriable for error in errors) or self.left <= pause:
+            return False
+        self.failures += 1
+        await anyio.sleep(pause)
+        return True
 
 
 def _refused(found: Mapping[str, Any]) -> dict[str, KafkaError]:

@@ -104,14 +104,17 @@ async def _with_aiokafka(config: ConsumerConfig, patience: float) -> AsyncGenera
         if silent:
             return [silent[0] for _ in records]
         sent: list[Any] = []
-        for each in records:
-            try:
-                sent.append(await _send_with_aiokafka(producer, each))
-            except (TheirError, ValueError) as error:
-                sent.append(error)
-        waiting = [each for each in sent if not isinstance(each, Exception)]
-        if waiting and (await asyncio.wait(waiting, timeout=patience))[1]:
+        with anyio.move_on_after(patience) as limit:  # to send waits too, once the producer has no room
+            for each in records:
+                try:
+                    sent.append(await _send_with_aiokafka(producer, each))
+                except (TheirError, ValueError) as error:
+                    sent.append(error)
+            waiting = [each for each in sent if not isinstance(each, Exception)]
+            await asyncio.wait(waiting) if waiting else None
+        if limit.cancelled_caught:
             silent.append(KafkaTimeoutError(f"no broker has acknowledged it for {patience:g} s; it may still be written"))
+            sent += [silent[0]] * (len(records) - len(sent))
         return [each if isinstance(each, Exception) else each.exception() if each.done() else silent[0] for each in sent]
 
     try:

@@ -28,8 +28,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 PATIENCE: Final = 0.5
 """Seconds that a write has to end in once the command is to end."""
-ENDED: Final = "recovered: "
-"""How the line of the log about the end of an outage begins, after the client's name."""
+ENDED: Final = ("recovered: ", "no longer needed: ")
+"""How lines of the log about the end of an outage begin, after the client's name."""
 
 
 def show_log(debug: bool) -> bool:
@@ -111,7 +111,7 @@ class OutageLines(logging.Handler):
         self._notify = notify
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno >= logging.WARNING or ENDED in record.getMessage():
+        if record.levelno >= logging.WARNING or any(beginning in record.getMessage() for beginning in ENDED):
             self._notify(f"% {record.getMessage()}")
 
 

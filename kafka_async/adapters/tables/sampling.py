@@ -15,6 +15,9 @@ from .streams import Job, Opened, read
 MOST_BYTES: Final = 64 << 20
 """Bytes of a sample, about, at most: values may be large."""
 
+SPARSE: Final = 100
+"""With fewer values than one in so many offsets, those that were found have to do."""
+
 
 def first_values(
     options: Mapping[str, Any],
@@ -26,19 +29,21 @@ def first_values(
     count: int,
     most_bytes: int = MOST_BYTES,
 ) -> Any:
-    """Return ``count`` values, as a binary array; fewer if there are no more, or they have ``most_bytes`` before.
+    """Return ``count`` values, as a binary array; fewer if there are no more, or they have ``most_bytes`` before, or ``SPARSE``
+    times as many offsets have hardly any.
 
     ``options``, ``fails``: see ``Job``. ``report`` is called with what is lost.
     """
     job = Job(options=options, layout=layout_of((), None, ("value",)), fails=fails)
     found: list[Any] = []
-    values = size = 0
+    values = size = passed = 0
     with closing(read(job, _tasks(pieces, count), opened, report)) as stretches:
         for stretch in stretches:
             if stretch.batch is not None:
                 found.append(stretch.batch.column("value").drop_null())
                 values, size = values + len(found[-1]), size + found[-1].nbytes
-            if values >= count or size >= most_bytes:
+            passed += stretch.passed
+            if values >= count or size >= most_bytes or (values and passed >= SPARSE * count):
                 break
     return pa.concat_arrays(found) if found else array_of(pa.binary(), [])
 

@@ -221,11 +221,15 @@ class Custody:
         if not reports:
             return
         with self._lock:
+            some_lost = False
             while reports:
                 report = reports[0]
                 self._take_over(report)
+                some_lost = some_lost or isinstance(report, Lost)
                 if reports and reports[0] is report:  # not before: whoever finds nothing here takes a lock for one that lasts
                     reports.popleft()
+            if some_lost:
+                self._weed_all()  # not before: a later report may have renewed what looks late
 
     def report_lost(self) -> None:
         """Have the tasks that work on lost records cancelled, in the thread that reads; any thread may have found them.
@@ -256,7 +260,6 @@ class Custody:
             case Lost(locks=locks, error=error):
                 for number, offset in locks:
                     self._lost(number, offset, error)
-                self._weed_all()
             case Settled() as settled:
                 self._settled(settled)
 
@@ -434,7 +437,7 @@ class Custody:
     def deserialized(self, piece: UnreadPiece, given: list[Raw], result: Deserialized) -> None:
         """Take over what the deserializers made of the first records of a piece, unless the piece has changed meanwhile."""
         with self._lock:
-            if piece.records is not given:
+            if not given or piece.records is not given:  # all of it may have been lost before the caller could take it
                 return
             index = self._unread.index(piece)
             found: list[UnreadPiece] = []

@@ -52,7 +52,7 @@ class TopicFollower:
         """Follow these topics from now on."""
         self._subscription = subscription
         self._is_new = True
-        self._version = -1
+        self._version, self._look_at = -1, NEVER  # it is looked at as soon as a broker is known
 
     def unsubscribe(self, call: Call[None] | None, now: float) -> None:
         """Follow nothing any more."""
@@ -67,7 +67,8 @@ class TopicFollower:
         if self._subscription is not _NOTHING and is_due and self.cluster.nodes:
             self._version = self.cluster.version
             self._propose(now)
-        return Poll(wake_at=self._look_at)
+        # While no broker is known nothing can be told, however long it is due: the answer of one brings us back.
+        return Poll(wake_at=self._look_at if self.cluster.nodes else NEVER)
 
     def poll_on_close(self, now: float) -> Poll:
         """There are no final requests."""

@@ -102,7 +102,7 @@ class Producers:
         """Abort the transactions whose time is over. A broker does so by itself: whoever asks something finds it done."""
         now = self.cluster.clock.now()
         for state in self.known.values():
-            if state.began is not None and now - state.began >= state.timeout:
+            if state.began is not None and now >= state.began + state.timeout:  # exactly as ``next_expiry`` says
                 self._end(state, commit=False)
                 state.epoch += 1
 

@@ -294,7 +294,7 @@ def test_a_broker_that_does_not_answer_costs_the_others_nothing(api: Api, cells:
 
     with ThreadedCluster(Cluster(2)) as cluster:
         cluster.call(write).result()
-        result = list_with_lag(cluster, "-X", "default.api.timeout.ms=1500")
+        result = list_with_lag(cluster, "-X", "default.api.timeout.ms=5000")
 
     assert result.exit_code == 0, result.stderr
     assert [line.split()[-1] for line in result.stdout.splitlines()[1:]] == cells

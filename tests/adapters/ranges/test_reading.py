@@ -34,7 +34,7 @@ def test_what_brokers_refused_is_forgotten_once_they_send_it(refused: list[int],
         return honest(broker, request, version, code)
 
     cluster.simulated.handlers[Api.FETCH] = refuses
-    policy = LossPolicy(fails=True, remedy="it is refused", report=lost.append, timeout_ms=5000, sleep=slept.append)
+    policy = LossPolicy(fails=True, remedy="it is refused", report=lost.append, timeout_ms=60_000, sleep=slept.append)
     seen: list[int] = []
     with (
         ThreadedCluster(cluster) as served,

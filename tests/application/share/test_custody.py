@@ -183,6 +183,20 @@ def test_locks_that_were_renewed_while_deserializers_worked_last_longer(step: st
     assert not [order for order in world.orders() if isinstance(order, RecordsDropped)]
 
 
+def test_locks_that_a_later_report_renews_are_not_late_because_another_one_was_lost() -> None:
+    world = World()
+    number = world.deliver(0, 3)
+    world.custody.sort()
+    (first,) = world.custody.hand_out(1)
+    world.now = 50.0
+    rest = ((number, 1), (number, 2))
+    world.exchange.report(Renewed(TP, rest, 45.0))
+    world.exchange.report(Lost(TP, ((number, first.offset),), ERROR))
+    world.exchange.report(Renewed(TP, rest, 60.0))
+    assert offsets(world.custody.hand_out(5)) == [1, 2]
+    assert not [order for order in world.orders() if isinstance(order, RecordsDropped)]
+
+
 def test_other_threads_take_over_reports_while_one_thread_reads() -> None:
     world = World(deserializes=True)
     delivered, errors = 3000, list[BaseException]()

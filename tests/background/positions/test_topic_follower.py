@@ -5,6 +5,7 @@ import re
 import pytest
 
 from kafka_async import TopicPartition
+from kafka_async.background.positions.topic_follower import TopicFollower
 from kafka_async.errors import UnknownTopicOrPartitionError
 from kafka_async.events import AssignPartitions, SubscribePattern, SubscribeTopics, Unsubscribe
 from kafka_async.wire.messages import MetadataRequest, MetadataResponseTopic
@@ -119,6 +120,20 @@ def test_under_a_pattern_no_topic_is_given_up_for_a_single_answer_however_old_th
     assert answered(world, 10.0, described("u", (1,))) == []
     assert proposals(world, 41.0) == []
     assert answered(world, 42.0, described("u", (1,))) == [set()]
+
+
+def test_what_is_due_while_no_broker_is_known_waits_for_one() -> None:
+    """The background looked again at once, and again."""
+    world = World(request_timeout_ms=30_000)
+    follow_pattern(world, "t")
+    assert answered(world, 0.0, described("t", (1,))) == [{A}]
+    assert answered(world, 10.0, described("u", (1,))) == []
+    follower = world.background.subscriber
+    assert isinstance(follower, TopicFollower)
+    assert follower.poll(20.0).wake_at == 40.0
+    world.background.metadata.cluster.forget_brokers(misled=False)
+    assert follower.poll(41.0).wake_at > 1000.0
+    assert answered(world, 50.0, described("u", (1,))) == [set()]
 
 
 def test_a_topic_that_is_away_keeps_its_partitions_over_a_change_of_the_subscription() -> None:
