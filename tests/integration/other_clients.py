@@ -25,7 +25,7 @@ confluent_admin: Any = pytest.importorskip("confluent_kafka.admin", reason=_REAS
 kafka: Any = pytest.importorskip("kafka", reason=_REASON)  # which warns when it is imported
 kafka_admin: Any = pytest.importorskip("kafka.admin", reason=_REASON)
 
-SECONDS: Final = 30
+SECONDS: Final = 90
 """For one call, and for records to come."""
 Outcome = str | None
 
