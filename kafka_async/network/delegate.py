@@ -449,9 +449,11 @@ class NetworkClientDelegate:
         link = self._links.pop((node_id, channel))
         if link.is_open:
             self._close(link, now, reason)
-        asked = self._servers.current.get(node_id)
-        is_asked_again = asked is not None and (asked.host, asked.port) == (link.node.host, link.node.port)
-        if not is_asked_again and self._refusal != _CLOSED:  # as the consumer ends, so do all of its outages, unsaid
+        # While no broker is known, each name may come back with the next answer, and so may its outage: to end it would have it
+        # said anew each time. As the consumer ends, all of its outages do, unsaid.
+        named = self._servers.named.get(node_id)
+        is_called_so = named is not None and (named.host, named.port) == (link.node.host, link.node.port)
+        if self._servers.named and not is_called_so and self._refusal != _CLOSED:
             link.lapse(now)
         self._history = {address: past for address, past in self._history.items() if past.retry_at > now}
         if link.history.failures:

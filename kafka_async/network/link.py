@@ -452,8 +452,12 @@ class Link:
         """The connection was made to the address of ``node`` before the node was known. Whether it leads there is asked now."""
         self.lapse(now)
         self.rename(node)
-        if self._is_meant and self.state in _SENDING and self.versions is not None:
-            self._check_identity(self.versions, self._identified, now)
+        if self.state not in _SENDING or self.versions is None:
+            return
+        if self._is_meant:
+            self._check_identity(self.versions, self._recognized, now)
+        else:
+            self._end_outage(now)
 
     @property
     def _is_meant(self) -> bool:
@@ -472,6 +476,15 @@ class Link:
     def _identified(self, outcome: ApiVersionsResponse | MetadataResponse | KafkaError, now: float) -> None:
         if not isinstance(outcome, KafkaError) and outcome.error_code == RebootstrapRequiredError.errno:
             self.fail(self._misrouted(), now)
+
+    def _recognized(self, outcome: ApiVersionsResponse | MetadataResponse | KafkaError, now: float) -> None:
+        self._identified(outcome, now)
+        if self.state in _SENDING:
+            self._end_outage(now)
+
+    def _end_outage(self, now: float) -> None:
+        """A connection that was made under another name works: one under the name of now may have failed before."""
+        self._shared.trace(Recovered(now=now, outage=connection_outage(self.peer), subject="network"))
 
     def _admitted(self, outcome: ApiVersionsResponse | MetadataResponse | KafkaError, now: float) -> None:
         self._identified(outcome, now)

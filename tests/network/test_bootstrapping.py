@@ -65,7 +65,7 @@ def test_the_outage_of_a_broker_ends_when_it_starts_again_from_the_servers(caplo
     world.connect(2.0, -1)
     world.delegate.set_nodes({1: ONE}, 2.5)
     assert world.seen().state.may_send
-    assert lines(world, caplog)[1:] == ["no longer needed: the connection to one:9092 (id 1), after 0.9 s and 1 failure"]
+    assert lines(world, caplog)[1:] == ["recovered: the connection to one:9092 (id 1), after 2.4 s and 1 failure"]
 
 
 def test_the_outage_of_a_server_that_is_asked_again_under_its_name_goes_on(caplog: pytest.LogCaptureFixture) -> None:
