@@ -164,6 +164,18 @@ def test_of_two_members_that_accepted_a_record_only_one_learns_that_it_counts(ru
     run(main)
 
 
+async def taken_across_a_move(cluster: Cluster, consumer: ShareConsumer[bytes, bytes]) -> Record:
+    """Work on a job at one leader, and return another one, which the next leader has locked."""
+    cluster.produce("jobs", value="1")
+    (record,) = await take(consumer, 1)
+    record.accept()
+    await consumer.flush()
+    cluster.move_leader(("jobs", 0), 1)
+    cluster.produce("jobs", value="2")
+    (record,) = await take(consumer, 1)
+    return record
+
+
 @on_both
 def test_leaders_that_move_and_members_that_are_kicked(run: Run) -> None:
     async def main() -> None:
@@ -171,13 +183,7 @@ def test_leaders_that_move_and_members_that_are_kicked(run: Run) -> None:
         cluster.topic("jobs")
         cluster.group("workers", share_auto_offset_reset="earliest")
         async with member(cluster) as consumer:
-            cluster.produce("jobs", value="1")
-            (record,) = await take(consumer, 1)
-            record.accept()
-            await consumer.flush()
-            cluster.move_leader(("jobs", 0), 1)
-            cluster.produce("jobs", value="2")
-            (record,) = await take(consumer, 1)
+            record = await taken_across_a_move(cluster, consumer)
             record.accept()
             await consumer.flush()
             cluster.kick("workers")
@@ -223,13 +229,7 @@ def test_the_end_of_a_session_at_the_former_leader_leaves_what_the_new_one_has_l
         cluster.topic("jobs", partitions=1)
         cluster.group("workers", share_auto_offset_reset="earliest")
         async with member(cluster) as consumer:
-            cluster.produce("jobs", value="1")
-            (record,) = await take(consumer, 1)
-            record.accept()
-            await consumer.flush()
-            cluster.move_leader(("jobs", 0), 1)
-            cluster.produce("jobs", value="2")
-            (record,) = await take(consumer, 1)
+            record = await taken_across_a_move(cluster, consumer)
             cluster.stop(0)
             async with member(cluster) as other:
                 assert await other.getmany(timeout_ms=5000) == {}

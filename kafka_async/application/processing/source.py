@@ -87,7 +87,8 @@ class Source:
 
     parts: Parts = field(repr=False)
     redelivery: Redelivery | None = field(default=None, repr=False)
-    chained: Chained | None = field(default=None, init=False)
+    follower: RebalanceFollower | None = field(default=None, init=False)
+    """What takes part in rebalances, while records are processed."""
 
     def work(self, settings: ProcessSettings) -> Work:
         """Return an empty account of what is received and done."""
@@ -154,7 +155,7 @@ class Source:
         parts.guard.check_readable()
         parts.reads.reader.take_over()
         parts.guard.occupant = occupant
-        self.chained = chained = Chained(follower)
+        self.follower, chained = follower, Chained(follower)
         listening = parts.rebalancing.listening
         listening.chain = chained.before
         listening.listen(listening.listener)
@@ -173,7 +174,7 @@ class Source:
         listening.chain = parts.unread.on_pause = parts.commits.instead = None
         if isinstance(chained := listening.listener, Chained):
             listening.listen(chained.inner)
-        self.chained = None
+        self.follower = None
         if not failed:
             parts.guard.occupant = None
         if self.stopping:
@@ -229,8 +230,8 @@ class Source:
 
     def _goes_back(self, partition: TopicPartition, received: Received) -> bool:
         """Whether a log was cut off behind records that are not done: reading goes on at the first of those, and not here."""
-        follower = None if self.chained is None else self.chained.follower
-        first = None if follower is None else follower.still_to_do(partition, received.records[0].offset, received.topic_id)
+        follower, offset = self.follower, received.records[0].offset
+        first = None if follower is None else follower.still_to_do(partition, offset, received.topic_id)
         self.go_back(partition, first)
         return first is not None
 

@@ -156,10 +156,10 @@ class Cursor:
     passed_records: int = 0
     """Records handed out, except those of portions that are still in ``ahead``."""
 
-    def place(self, standing: Standing | None) -> None:
-        """Begin to read at another position, or at the first one that was found."""
+    def place(self, standing: Standing | None, *, is_cut: bool = False) -> None:
+        """Begin to read at another position, or at the first one that was found. ``is_cut``: see ``Beginning``."""
         self.taken_to = standing
-        self.beginning = None if standing is None else Beginning(standing[0])
+        self.beginning = None if standing is None else Beginning(standing[0], is_cut)
 
     def belong(self, topic_id: UUID | None) -> None:
         """What comes next belongs to this topic."""
@@ -192,8 +192,7 @@ class Cursor:
         if moved.is_first:
             self.stored.begins = moved.offset
         is_cut = self.taken_to is not None and moved.offset < self.taken_to[0]
-        self.place((moved.offset, moved.leader_epoch))
-        self.beginning = Beginning(moved.offset, is_cut)
+        self.place((moved.offset, moved.leader_epoch), is_cut=is_cut)
 
     def front(self) -> Piece | None:
         """Return the piece that comes next; portions that were handed out to their ends are passed."""

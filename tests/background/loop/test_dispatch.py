@@ -41,7 +41,7 @@ from kafka_async.events import (
     TopicMetadata,
     Unsubscribe,
 )
-from kafka_async.model import OffsetAndMetadata
+from kafka_async.model import OffsetAndMetadata, TopicPartition
 from kafka_async.network import Reachability
 from kafka_async.trace import Fault, Unassigned
 from kafka_async.wire.messages import (
@@ -209,11 +209,11 @@ def test_an_error_of_the_next_subscription_is_said_though_it_reads_like_the_last
     assert len(world.errors()) == 2
 
 
-def test_a_commit_that_is_refused_in_part_until_its_deadline_names_what_was_refused() -> None:
-    world = World(group_id="g")
+def commit_of_a_topic_that_is_not_there(world: World, along: frozenset[TopicPartition] = frozenset()) -> Call[Refusals]:
+    """Commit ``A`` and have that answered with an unknown topic."""
     world.learn(described("t", (1, 1)))
     call: Call[Refusals] = Call(5.0)
-    world.send(CommitOffsets(call=call, offsets={A: OffsetAndMetadata(7)}))
+    world.send(CommitOffsets(call=call, offsets={A: OffsetAndMetadata(7)}, along=along))
     world.poll(0.1)
     found = Coordinator(key="g", node_id=1, host="b1", port=9092, error_code=0, error_message=None)
     world.answer(FindCoordinatorRequest, FindCoordinatorResponse(coordinators=(found,)), 0.2)
@@ -221,6 +221,12 @@ def test_a_commit_that_is_refused_in_part_until_its_deadline_names_what_was_refu
     refused = OffsetCommitResponsePartition(partition_index=A.partition, error_code=UnknownTopicOrPartitionError.errno)
     topics = (OffsetCommitResponseTopic(name=A.topic, partitions=(refused,)),)
     world.find(OffsetCommitRequest).on_done(OffsetCommitResponse(topics=topics), 0.3)
+    return call
+
+
+def test_a_commit_that_is_refused_in_part_until_its_deadline_names_what_was_refused() -> None:
+    world = World(group_id="g")
+    call = commit_of_a_topic_that_is_not_there(world)
     world.poll(4.9)
     assert not call.done
     world.poll(5.0)
@@ -229,16 +235,7 @@ def test_a_commit_that_is_refused_in_part_until_its_deadline_names_what_was_refu
 
 def test_a_commit_is_not_held_up_by_a_partition_that_goes_along() -> None:
     world = World(group_id="g")
-    world.learn(described("t", (1, 1)))
-    call: Call[Refusals] = Call(5.0)
-    world.send(CommitOffsets(call=call, offsets={A: OffsetAndMetadata(7)}, along=frozenset((A,))))
-    world.poll(0.1)
-    found = Coordinator(key="g", node_id=1, host="b1", port=9092, error_code=0, error_message=None)
-    world.answer(FindCoordinatorRequest, FindCoordinatorResponse(coordinators=(found,)), 0.2)
-    world.poll(0.2)
-    refused = OffsetCommitResponsePartition(partition_index=A.partition, error_code=UnknownTopicOrPartitionError.errno)
-    topics = (OffsetCommitResponseTopic(name=A.topic, partitions=(refused,)),)
-    world.find(OffsetCommitRequest).on_done(OffsetCommitResponse(topics=topics), 0.3)
+    call = commit_of_a_topic_that_is_not_there(world, along=frozenset((A,)))
     assert {tp: type(error) for tp, error in call.result().items()} == {A: UnknownTopicOrPartitionError}
 
 
