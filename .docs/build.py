@@ -32,6 +32,9 @@ MODULES = (
     "kafka_async.adapters.admin",
     "kafka_async.adapters.dead_letters",
     "kafka_async.adapters.otel",
+    "kafka_async.adapters.retry_topics",
+    "kafka_async.adapters.tables",
+    "kafka_async.adapters.tracing",
     "kafka_async.spark",
 )
 """What a program may import."""

@@ -71,6 +71,11 @@ class Call(Generic[T]):
         result: T = value
         return result
 
+    def answer(self) -> T | None:
+        """Return the value; ``None`` if there is none: not yet, an error, or nobody waits any more."""
+        kind, value = self._outcome.get("outcome", ("", None))
+        return value if kind == "value" else None
+
 
 # --- what the background answers with -------------------------------------------------------------------------------------------
 
@@ -214,6 +219,8 @@ class FetchCommitted:
 
     call: Call[Mapping[TopicPartition, OffsetAndMetadata | None]]
     partitions: frozenset[TopicPartition]
+    partial: bool = False
+    """Leave out those whose offset cannot be read, instead of failing because of them."""
 
 
 @frozen(kw_only=True)

@@ -315,6 +315,10 @@ def _properties(node: _Node, nodes: Sequence[_Node], protocols: Mapping[str, str
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": "1",
         "log.cleaner.dedupe.buffer.size": str(4 << 20),  # default 128 MiB, a third of our heap
+        # What a disk of a few gigabytes has room for: two index files of 10 MiB for each partition are mostly holes, but not every
+        # file system has those; and what is deleted stays for a minute.
+        "log.index.size.max.bytes": str(256 << 10),
+        "log.segment.delete.delay.ms": "1000",
         # Groups that settle at once and limits that let a test ask for short sessions.
         "group.initial.rebalance.delay.ms": "0",
         "group.min.session.timeout.ms": "1000",

@@ -56,13 +56,14 @@ class RetryTopics:
     ``RetryTopics(producer, delays=(60, 600, 3600), then=DeadLetters(producer, "orders-dead"))``
 
     ``producer``: a started ``aiokafka.AIOKafkaProducer`` without serializers, a ``confluent_kafka.aio.AIOProducer`` or a
-    ``confluent_kafka.Producer``, with ``acks="all"``. ``delays``: whole seconds, each another one; a record goes through them in
-    this order. ``then``: ``"stop"``, ``"skip"`` or a function as for ``on_failure``, for records that failed after the last delay
-    and for those that another attempt does not help: ``Reject``, an error whose ``retriable`` is ``False`` such as those of records
-    that cannot be deserialized, and copies that are too large. It gets the record as it was first, with its topic, partition and
-    offset and without our headers. ``group``: the name in the topics, in place of the consumer's ``group_id``. ``patience_ms``: for
-    how long a write that fails is tried again; then its error, or ``KafkaTimeoutError`` if the producer still tries, stops
-    processing, and the record is not committed. 0: one try, for as long as the producer tries.
+    ``confluent_kafka.Producer``, with ``acks="all"`` (aiokafka's default is 1). ``delays``: whole seconds, each another one; a
+    record goes through them in this order. ``then``: ``"stop"``, ``"skip"`` or a function as for ``on_failure``, for records that
+    failed after the last delay and for those that another attempt does not help: ``Reject``, an error whose ``retriable`` is
+    ``False`` such as those of records that cannot be deserialized, and copies that are too large. It gets the record as it was
+    first, with its topic, partition and offset and without our headers. ``group``: the name in the topics, in place of the
+    consumer's ``group_id``. ``patience_ms``: for how long a write that fails is tried again; then its error, or
+    ``KafkaTimeoutError`` if the producer still tries, stops processing, and the record is not committed. 0: one try, for as long as
+    the producer tries.
 
     The topics are ``{topic}.{group}.retry.{seconds}``; ``topics("orders", "billing")`` returns them. They must exist, or
     ``process`` raises ``UnknownTopicOrPartitionError`` with their names. Subscribe to them too: ``KafkaConsumer("orders",

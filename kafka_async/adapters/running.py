@@ -14,6 +14,8 @@ T = TypeVar("T")
 
 EXIT_CODE: Final = 128 + signal.SIGTERM
 """The exit code of a process that ended by SIGTERM, as in shells: 143."""
+PATIENCE: Final = 60.0
+"""Seconds in which the tasks that were cancelled with ``main`` end, after it has: what a stop takes at most by default."""
 SAME_REQUEST: Final = 1.0
 """Seconds after a signal in which another one is the same request: ``timeout`` signals a process and then its whole group."""
 
@@ -30,13 +32,13 @@ async def until_terminated(main: Coroutine[Any, Any, T], gone: asyncio.Event | N
     """
     task = asyncio.ensure_future(main)
     loop = asyncio.get_running_loop()
-    asked = False
+    cancellations: dict[asyncio.Task[Any], int] | None = None
 
     def cancel() -> None:
-        nonlocal asked
-        if not asked:  # a second time, what ends in order would be cut short
-            asked = True
-            task.cancel(Terminated)
+        nonlocal cancellations
+        if cancellations is None:  # a second time, what ends in order would be cut short
+            cancellations = {each: each.cancelling() for each in asyncio.all_tasks()}
+            task.cancel()
 
     try:
         before = signal.signal(signal.SIGTERM, _handler(lambda: loop.call_soon_threadsafe(cancel)))
@@ -46,15 +48,31 @@ async def until_terminated(main: Coroutine[Any, Any, T], gone: asyncio.Event | N
     if watching is not None:
         watching.add_done_callback(lambda watched: None if watched.cancelled() else cancel())
     try:
-        return await task
-    except asyncio.CancelledError as cancelled:
-        if cancelled.args != (Terminated,):
+        try:
+            return await task
+        finally:
+            if cancellations is not None:
+                await _left(cancellations)
+    except asyncio.CancelledError:
+        if cancellations is None:
             raise
         raise Terminated from None
     finally:
         if watching is not None:
             watching.cancel()
         signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
+
+
+async def _left(before: dict[asyncio.Task[Any], int]) -> None:
+    """Wait for the tasks that were cancelled since ``before``, the number of cancellations of each.
+
+    ``gather`` ends with the first task that is cancelled, and ``main`` with it. The others are still draining, and the end of the
+    event loop would cancel them a second time. Older cancellations do not tell that a task is ending: some libraries cancel one
+    for a time-out and never take it back.
+    """
+    cancelled = {each for each in asyncio.all_tasks() if each.cancelling() > before.get(each, 0)}
+    if leaving := cancelled - {asyncio.current_task()}:
+        await asyncio.wait(leaving, timeout=PATIENCE)
 
 
 def _handler(cancel: Callable[[], object]) -> Callable[[int, FrameType | None], None]:
@@ -78,9 +96,10 @@ def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None) -> T:
     """Run a coroutine as ``asyncio.run`` does, and end it cleanly at SIGTERM too. Return what it returns.
 
     SIGTERM cancels ``main``, as Ctrl-C does: ``async with consumer`` is left, the member leaves its group, and the others get its
-    partitions at once instead of after ``session_timeout_ms``. The exit code is then 143. Records that a cancelled task holds are
-    not consumed: they are read again. To finish them first, call ``consumer.stop()`` in a signal handler, or use ``process``. A
-    second SIGTERM, a second later or more, ends the process at once.
+    partitions at once instead of after ``session_timeout_ms``. At SIGTERM, tasks that are cancelled with ``main``, such as those of
+    ``gather``, have another minute to end once it has ended. The exit code is then 143. Records that a cancelled task holds are not
+    consumed: they are read again. To finish them first, call ``consumer.stop()`` in a signal handler, or use ``process``. A second
+    SIGTERM, a second later or more, ends the process at once.
 
     Raises what ``main`` raises, ``SystemExit(143)`` after SIGTERM, ``RuntimeError`` if an event loop runs already.
     """

@@ -5,13 +5,14 @@ event loop is needed here: it works in scripts, in notebooks that run a loop alr
 as the consumer was started after the fork.
 
 With ``ThreadSignal`` those coroutines block where they would wait, so they end at their first step. ``process`` is the exception:
-it runs on an event loop in a thread of its own, to which the consumer is lent meanwhile.
+it runs on an event loop in a thread of its own, to which the consumer is lent meanwhile. A rebalance listener runs on yet another
+thread then, as a guest: the event loop carries out what it calls.
 """
 
 import re
 import threading
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial, wraps
@@ -19,12 +20,19 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, Protocol, Self, Unpack
 
 import anyio
-from anyio import get_cancelled_exc_class
+from anyio import from_thread, get_cancelled_exc_class
 from anyio.abc import TaskStatus
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from typing_extensions import TypeVar
 
-from ..application.callbacks import INTERCEPTOR_METHODS, LISTENER_METHODS, ConsumerRebalanceListener, called_of
+from ..application.callbacks import (
+    INTERCEPTOR_METHODS,
+    LISTENER_METHODS,
+    ConsumerRebalanceListener,
+    called_of,
+    check_listener,
+    settled,
+)
 from ..application.consumer import KafkaConsumer as AsyncConsumer
 from ..application.lifecycle.runtime import ThreadRuntime
 from ..application.parts import assemble
@@ -34,7 +42,7 @@ from ..config import ConsumerConfig
 from ..errors import ConsumerStoppedError, IllegalStateError, shown
 from ..functions import is_async
 from ..model import ConsumerRecord, ConsumerState, SubscriptionPattern, TopicPartition
-from ..network.waiting import SIGNALS_AFTER
+from ..network.waiting import SIGNALS_AFTER, running_loop
 from ..records import ALL_COLUMNS, Columns
 
 if TYPE_CHECKING:
@@ -51,11 +59,15 @@ K = TypeVar("K", default=Any)
 V = TypeVar("V", default=Any)
 T = TypeVar("T")
 P = ParamSpec("P")
+Partitions = Collection[TopicPartition]
+Callback = Callable[[Partitions], Awaitable[None] | None]
 
 
 LEAVE_TIME: Final = 5.0
 """Seconds that ``stop`` gives another thread to leave its read call; one that is in a call-back of the user may not."""
 LOOK_AGAIN: Final = 0.005
+CALL_BACK_TIME: Final = 30.0
+"""Seconds for which the end of processing waits for a rebalance listener that is at work."""
 
 
 def finish(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -97,16 +109,30 @@ def exclusive(method: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[C,
 def blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
     """Return a method that runs one of the asyncio consumer in the calling thread, which has the consumer meanwhile."""
 
-    @wraps(method)
-    def blocks(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    @exclusive
+    def alone(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return finish(method(self._consumer, *args, **kwargs))
 
-    return exclusive(blocks)
+    @wraps(method)
+    def blocks(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        if self._seat.is_guest:
+            return from_thread.run(lambda: method(self._consumer, *args, **kwargs))
+        return alone(self, *args, **kwargs)
+
+    return blocks
 
 
 def forwarding(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
     """The same for a method that does not wait."""
-    return exclusive(looking(method))
+    alone = exclusive(looking(method))
+
+    @wraps(method)
+    def forwards(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        if self._seat.is_guest:
+            return from_thread.run_sync(lambda: method(self._consumer, *args, **kwargs))
+        return method(self._consumer, *args, **kwargs) if self._seat.is_host else alone(self, *args, **kwargs)
+
+    return forwards
 
 
 def looking(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
@@ -139,6 +165,7 @@ class Seat:
         self.taken_by: dict[str, threading.Thread] = {}
         self.processing: Processing | None = None
         """The consumer is lent to its thread."""
+        self._guests: set[threading.Thread] = set()
 
     def try_enter(self) -> bool | None:
         """Take the seat: ``True``; ``False``: the thread has it already; ``None``: another one has it."""
@@ -160,35 +187,95 @@ class Seat:
             raise IllegalStateError("the blocking consumer is in use by another thread; it serves one at a time")
         return mine
 
+    @property
+    def is_guest(self) -> bool:
+        """Whether the calling thread runs a rebalance listener while the consumer is lent to an event loop."""
+        return threading.current_thread() in self._guests
+
+    @property
+    def is_host(self) -> bool:
+        """Whether the caller is on the event loop that the consumer is lent to, such as an interceptor."""
+        loop = running_loop()
+        return loop is not None and getattr(self.runtime.task_context, "loop", None) is loop
+
+    def see_off(self) -> None:
+        """The consumer is lent no more. A listener that is still running may use it as any other thread may."""
+        self._guests.clear()
+
+    def call_back(self, method: Callback, partitions: Partitions) -> Awaitable[None] | None:
+        """Call a method of a rebalance listener where it may use the consumer."""
+        return method(partitions) if self.runtime.blocks else self._host(method, partitions)
+
+    async def _host(self, method: Callback, partitions: Partitions) -> None:
+        # On the thread of the event loop the method could not wait for what that loop has to do.
+        from ..application.processing.threads import Threads
+
+        def visit() -> Awaitable[None] | None:
+            me = threading.current_thread()
+            self._guests.add(me)
+            try:
+                return method(partitions)
+            finally:
+                self._guests.discard(me)
+
+        threads = Threads(1, freed=lambda: None)
+        try:
+            await settled(await threads.run(visit), "the rebalance listener")
+        finally:
+            threads.close()
+
     @contextmanager
-    def when_left(self, seconds: float) -> Iterator[None]:
-        """Take the seat to stop the consumer, within ``seconds``.
+    def when_left(self, seconds: float) -> Iterator[float]:
+        """Take the seat to stop the consumer. The value is how many of the ``seconds`` for that are left.
 
         A thread that is in a read call leaves it now; stopping at the same time would read what it is changing.
         """
-        mine, until = self.try_enter(), time.monotonic() + min(LEAVE_TIME, seconds / 2)
+        began = time.monotonic()
+        mine, until = self.try_enter(), began + min(LEAVE_TIME, seconds / 2)
         while mine is None and time.monotonic() < until:
             time.sleep(LOOK_AGAIN)
             mine = self.try_enter()
         try:
-            yield
+            yield max(0.0, seconds - (time.monotonic() - began))
         finally:
             if mine:
                 self.taken_by = {}
+
+
+class Hosted(ConsumerRebalanceListener):
+    """A rebalance listener that may use the blocking consumer also while that is lent to an event loop."""
+
+    def __init__(self, listener: ConsumerRebalanceListener, seat: Seat) -> None:
+        self._listener = listener
+        self._seat = seat
+
+    def on_partitions_revoked(self, revoked: Partitions) -> Awaitable[None] | None:
+        return self._seat.call_back(self._listener.on_partitions_revoked, revoked)
+
+    def on_partitions_assigned(self, assigned: Partitions) -> Awaitable[None] | None:
+        return self._seat.call_back(self._listener.on_partitions_assigned, assigned)
+
+    def on_partitions_lost(self, lost: Partitions) -> Awaitable[None] | None:
+        return self._seat.call_back(self._listener.on_partitions_lost, lost)
 
 
 class Processing:
     """Handlers running on threads; made by ``KafkaConsumer.processing``.
 
     A ``with`` block: the handlers run while its body runs. When it is left, no more handlers start, running ones get
-    ``drain_timeout_ms``, and what is done is committed; a second ``KeyboardInterrupt`` meanwhile gives up those that run. If
-    processing fails, ``wait`` returns and the block raises the cause. The methods may be called from any thread. Once processing is
-    over, ``statistics`` returns the last ones, and the others do nothing.
+    ``drain_timeout_ms``, and what is done is committed; a rebalance listener that is at work gets 30 s to return. A second
+    ``KeyboardInterrupt`` meanwhile gives up what runs. If processing fails, ``wait`` returns and the block raises the cause. The
+    methods may be called from any thread. Once processing is over, ``statistics`` returns the last ones, and the others do nothing.
     """
 
-    def __init__(self, seat: Seat, make: "Callable[[], AsyncProcessing]") -> None:
+    def __init__(
+        self, seat: Seat, make: "Callable[[], AsyncProcessing]", call_back_ends: Callable[[float], Awaitable[None]] | None = None
+    ) -> None:
         self._seat = seat
         self._make = make
+        self._call_back_ends = call_back_ends
+        """Waits for a rebalance listener for so many seconds; ``None``: there are none."""
+        self._call_back_time = CALL_BACK_TIME
         self._mine = False
         self._thread: AbstractContextManager[BlockingPortal] | None = None
         self._portal: BlockingPortal | None = None
@@ -204,11 +291,13 @@ class Processing:
         self._thread = start_blocking_portal(name="kafka_async process")
         try:
             self._portal = self._thread.__enter__()
+            self._seat.processing = self  # before it begins, which may take long: the consumer is lent meanwhile
             self._ended, self._run = self._portal.start_task(self._serve)
         except BaseException as error:  # also one of a signal handler, while it begins
+            self._seat.processing, self._ended = None, Future()
+            self._ended.set_result(None)  # who stops the consumer in this moment finds no event loop, and waits for the seat
             self._close(error)
             raise
-        self._seat.processing = self
         return self
 
     async def _serve(self, *, task_status: "TaskStatus[tuple[AsyncProcessing, anyio.Event]]") -> BaseException | None:
@@ -222,7 +311,10 @@ class Processing:
                         task_status.started((run, left))
                         await left.wait()
                 finally:
-                    await self._stops_are_through()
+                    try:
+                        await self._call_back_is_through()
+                    finally:
+                        await self._stops_are_through()
         except BaseException as error:
             if isinstance(error, Exception | get_cancelled_exc_class()):
                 raise
@@ -241,14 +333,20 @@ class Processing:
     def _leave(self) -> BaseException | None:
         """Drain, commit and return why processing failed."""
         run, left = self._begun()
-        self._call(left.set)
         try:
+            self._call(left.set)
             _wait_for(self._ended)
         except BaseException:  # of a signal handler: a second signal is meant
-            self._call(run.abort)
+            self._call(self._give_up, run, left)
             _wait_for(self._ended)
             raise
         return self._ended.exception() or self._ended.result()
+
+    async def _give_up(self, run: "AsyncProcessing", left: anyio.Event) -> None:
+        left.set()
+        run.abort()
+        self._call_back_time = 0.0
+        await self._call_back_is_through()
 
     def _close(self, error: BaseException | None = None) -> None:
         """End our thread. With an ``error`` what runs on it is cancelled; nobody else would tell it to end."""
@@ -296,7 +394,9 @@ class Processing:
         self._call(self._begun()[0].resume)
 
     def drain(self) -> None:
-        """Read no more until ``resume``, wait until everything that was received is done, retries included, and commit that."""
+        """Read no more until ``resume``, wait until everything that was received is done, retries included, and commit that.
+        From then on no handler starts until ``resume``.
+        """
         self._call(self._begun()[0].drain)
 
     def stop(self) -> None:
@@ -327,12 +427,19 @@ class Processing:
             ended.set()
         return True
 
+    async def _call_back_is_through(self) -> None:
+        """Wait for a rebalance listener that is at work: it runs on this event loop, and may use the consumer."""
+        if self._call_back_ends is not None:
+            with anyio.CancelScope(shield=True):
+                await self._call_back_ends(self._call_back_time)
+
     async def _stops_are_through(self) -> None:
         """Wait for those who stop the consumer from here: once it is no longer lent to this event loop, nothing wakes them."""
         with anyio.CancelScope(shield=True):
             while self._stops:
                 await self._stops[0].wait()
         self._lent = False
+        self._seat.see_off()
 
 
 def _wait_for(future: "Future[Any]") -> None:
@@ -407,7 +514,11 @@ class KafkaConsumer(Generic[K, V]):
     start = blocking(AsyncConsumer.start)
 
     def stop(self, timeout_ms: float | None = None) -> None:
-        """Stop within ``timeout_ms``. A read that waits in another thread ends, and a ``for`` loop in another thread too."""
+        """Stop within ``timeout_ms``. A read that waits in another thread ends, and a ``for`` loop in another thread too.
+
+        Not for a signal handler: that runs in the thread which has a record in hand, and the record would count as done. Let the
+        handler raise instead, as ``signal.default_int_handler`` does.
+        """
         self._stop(timeout_ms, clean=True)
 
     def _stop(self, timeout_ms: float | None, *, clean: bool) -> None:
@@ -419,8 +530,8 @@ class KafkaConsumer(Generic[K, V]):
         if not parting.begin():
             finish(parting.wait_for_the_first(allowed))
             return
-        with self._seat.when_left(allowed):
-            finish(parting.finish(allowed, clean=clean))
+        with self._seat.when_left(allowed) as left:
+            finish(parting.finish(left, clean=clean))
 
     def __enter__(self) -> Self:
         self.start()
@@ -548,7 +659,9 @@ class KafkaConsumer(Generic[K, V]):
         """Do what ``process`` does, as a ``with`` block: the handlers run on threads while its body runs.
 
         Its value has ``statistics()``, ``pause()``, ``resume()``, ``drain()``, ``wait()`` and ``stop()``. The consumer is in use
-        for as long as the block lasts: of its own methods, only ``stop`` and those that read known state may be called.
+        for as long as the block lasts: of its own methods, only ``stop`` and those that read known state may be called. A rebalance
+        listener, which has a thread of its own meanwhile, may call all but those that read records; deserializers and interceptors
+        those that do not wait.
         """
         from ..application.processing.process_settings import checked
         from ..application.processing.settlement import processing_of
@@ -556,11 +669,11 @@ class KafkaConsumer(Generic[K, V]):
         plain(handler, "handler")
         plain(options.get("on_failure"), "on_failure")
         settings = checked(handler, **options)
-        return Processing(self._seat, lambda: processing_of(self._parts, handler, settings))
+        call_back_ends = self._parts.rebalancing.listening.join
+        return Processing(self._seat, lambda: processing_of(self._parts, handler, settings), call_back_ends)
 
     # --- what ------------------------------------------------------------------------------------------------------------------
 
-    @exclusive
     def subscribe(
         self,
         topics: Collection[str] = (),
@@ -570,8 +683,10 @@ class KafkaConsumer(Generic[K, V]):
         """Subscribe as ``kafka_async.KafkaConsumer.subscribe`` does; the methods of ``listener`` must be plain (``TypeError``)."""
         for method in LISTENER_METHODS:
             no_loop(getattr(listener, method, None), f"listener.{method}")
-        self._consumer.subscribe(topics, pattern, listener)
+        check_listener(listener)
+        self._subscribe(topics, pattern, None if listener is None else Hosted(listener, self._seat))
 
+    _subscribe = forwarding(AsyncConsumer.subscribe)
     unsubscribe = forwarding(AsyncConsumer.unsubscribe)
     subscription = looking(AsyncConsumer.subscription)
     assign = forwarding(AsyncConsumer.assign)

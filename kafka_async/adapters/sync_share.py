@@ -65,8 +65,8 @@ class ShareConsumer(Generic[K, V]):
         if not life.begin():
             finish(life.wait_for_end(allowed))
             return
-        with self._seat.when_left(allowed):
-            finish(life.settle_and_finish(allowed))
+        with self._seat.when_left(allowed) as left:
+            finish(life.settle_and_finish(left))
             self._parts.custody.close()
 
     def __enter__(self) -> Self:

@@ -135,9 +135,11 @@ class BackgroundCalls(Generic[E]):
         clock, signal = self.runtime.clock, self.runtime.signal
         missing_until = inf
         while True:
-            left_ms = max(0.0, (deadline - clock()) * 1000)
-            cluster: ClusterDescription = await self.find(
-                lambda call: TopicMetadata(call=call, topics=topics, create=True, fail_fast=True), left_ms
+            self.lifecycle.check_readable()
+            cluster: ClusterDescription = await self.wait(
+                lambda call: TopicMetadata(call=call, topics=topics, create=True, fail_fast=True),
+                max(deadline, clock()),
+                report=self._report_to_start,
             )
             self.inbox.looked_up.update(cluster.topics)
             missing = sorted(name for name in topics if name not in cluster.topics or not cluster.topics[name].partitions)
@@ -161,6 +163,13 @@ class BackgroundCalls(Generic[E]):
                 self.runtime.abort()
         await self.runtime.join(max(0.0, deadline - self.runtime.clock()) + GRACE)
 
+    async def end_unseen(self) -> None:
+        """End a loop that was launched while another thread stopped the consumer, and perhaps found no loop to end.
+
+        That thread is not waited for: it waits until this one has left.
+        """
+        await self.end_loop(self.runtime.clock() + self.config.request_timeout_ms / 1000)
+
     def _report_lasting(self) -> None:
         self.inbox.sort()
         self.inbox.reported.raise_lasting()
@@ -169,10 +178,19 @@ class BackgroundCalls(Generic[E]):
         self.inbox.sort()
         self.inbox.reported.raise_any()
 
+    def _report_to_start(self) -> None:
+        self.lifecycle.check_readable()  # another task or thread may have called ``stop``, and wait for this one
+        self._report_any()
+
     def snapshot(self) -> BackgroundSnapshot:
         """Return the background's half of the statistics; waits for its thread if it has one."""
         if self.lifecycle.look() is Phase.NEW:
             return NOTHING_YET
         if self.lifecycle.boundary.ended is not None:
             return self.runtime.snapshot()
-        return self.runtime.ask_now(self.runtime.snapshot, lambda call: self.outbox.add_now(TakeSnapshot(call=call)))
+        try:
+            return self.runtime.ask_now(self.runtime.snapshot, lambda call: self.outbox.add_now(TakeSnapshot(call=call)))
+        except (ConsumerStoppedError, BackgroundLoopError):
+            if self.lifecycle.boundary.ended is None:
+                raise
+            return self.runtime.snapshot()  # it has ended meanwhile, and changes no more

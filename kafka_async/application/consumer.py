@@ -88,9 +88,9 @@ class KafkaConsumer(Generic[K, V]):
 
     ``topics`` are subscribed at once; ``options`` are Kafka's configuration keys with ``_`` for ``.`` (see ``ConsumerConfig``).
     Use it as ``async with KafkaConsumer(...) as consumer``, or call ``start`` and ``stop``. It belongs to the event loop on which
-    it is started: calls from another one raise ``IllegalStateError``. Methods that only read known state (``assignment``,
-    ``paused``, ``subscription``, ``state``, ``ready``, ``alive``, ``highwater``, ``metrics``, ``statistics``) may be called from
-    any thread.
+    it is started: calls from another one raise ``IllegalStateError``. What only reads known state (``state``, ``ready``, ``alive``,
+    ``assigned_once``, ``subscription``, ``metrics``, ``statistics``, ``assignment``, ``paused``, ``highwater``,
+    ``last_stable_offset``, ``last_poll_timestamp``, ``group_metadata``) may be called from any thread.
 
     Raises ``TypeError`` for an unknown option and ``ValueError`` for a bad value.
     """
@@ -130,7 +130,7 @@ class KafkaConsumer(Generic[K, V]):
         ``AuthenticationFailedError`` and the authorization errors. After an error ``start`` may be called again.
         """
         self._parts.guard.ownership.check()
-        note(self, self._parts.config.client_id)
+        note(self, self._parts.config.client_id, self._parts.subscribed)
         await self._parts.starting.start(timeout_ms)
 
     async def stop(self, timeout_ms: float | None = None) -> None:
@@ -365,7 +365,7 @@ class KafkaConsumer(Generic[K, V]):
           handler, or twice ``batch``). What was fetched ahead (``fetch_buffer_bytes``) may come on top when records grow. If it is
           less than what ``concurrency`` handlers work on, fewer run.
         - ``keep_done`` (True): store with each commit which records after the committed offset are done as well, so that they are
-          not handled again after a restart.
+          not handled again after a restart. ``context.completed`` has them too, and a ``seek`` to it.
         - ``not_before`` (None): a function of a record that returns when it may be handled, in milliseconds since the epoch, or
           ``None``. Until the wall clock shows that time its partition waits: nothing behind the record is handled, and nothing more
           is fetched of it. Other partitions go on, and so does the membership. A record is at most a second late if the clock is
@@ -440,7 +440,7 @@ class KafkaConsumer(Generic[K, V]):
             event = SubscribePattern(
                 matches=matches, exclude_internal=self._parts.config.exclude_internal_topics, subscription=number
             )
-        self._parts.inbox.subscribe()
+        self._parts.inbox.subscribe(joins=self._parts.config.group_id is not None)
         self._parts.rebalancing.listening.listen(listener)
         self._parts.rebalancing.assigned_once = False
         self._parts.subscribed.topics, self._parts.subscribed.pattern, self._parts.subscribed.event = names, matches, event
@@ -452,8 +452,11 @@ class KafkaConsumer(Generic[K, V]):
         leave.
 
         Unread records are dropped, and whatever was under way for the subscription has no more effect. An ``async def``
-        call-back runs on its own; the next read, or ``stop``, waits for it, and the group is left when it has returned. Raises
-        what a plain one raises, when all is done.
+        call-back runs on its own; the next read, or ``stop``, waits for it, and the group is left when it has returned. Until then
+        other tasks can commit what they have of these partitions. If the coordinator cannot store what was committed at once, the
+        member stays in the group for that, up to ``request_timeout_ms``. A new subscription waits as long, and then as long again
+        for commits of partitions that were assigned by hand; these wait until the member has left. Raises what a plain call-back
+        raises, when all is done.
         """
         self._parts.guard.check_open()
         owned, running = (
@@ -560,7 +563,9 @@ class KafkaConsumer(Generic[K, V]):
         (KIP-320).
 
         The metadata of a handler's ``context.completed`` has the records after its offset that are done. If you seek to it before
-        ``process`` begins, or in ``on_partitions_assigned``, ``process`` skips those records.
+        ``process`` begins, or in ``on_partitions_assigned``, ``process`` skips those records. After a seek to any other offset than
+        the committed one, or while ``process`` runs, it skips none, whatever was committed (``keep_done``): you want to see them
+        again.
         Raises ``IllegalStateError`` for a partition that is not assigned, ``ValueError`` for a negative offset.
         """
         self._parts.guard.check_open()
@@ -689,22 +694,21 @@ class KafkaConsumer(Generic[K, V]):
         found: Mapping[TopicPartition, PositionFound] = await self._parts.calls.find(
             lambda call: FindPositions(call=call, partitions=wanted)
         )
-        for partition in wanted:
+        for partition in partitions:
             cursor = self._parts.assigned.cursor(partition)
             answer = found.get(partition)
             if self._parts.unread.locate(cursor) is None and answer is not None and answer.stamp == cursor.stamp:
                 cursor.belong(answer.topic_id)
                 cursor.place((answer.offset, answer.leader_epoch))
-        failure = self._parts.unread.failure_ahead(wanted)
+        failure = self._parts.unread.failure_ahead(partitions)
         if failure is not None:
             raise failure.with_traceback(None)
 
     async def _seek_by_lookup(self, partitions: tuple[TopicPartition, ...], strategy: str) -> bool:
         self._parts.guard.check_running()
         chosen = self._parts.assigned.chosen(partitions)
-        self._parts.unread.settle()
         for partition in chosen:
-            self._parts.unread.move(self._parts.assigned.cursor(partition), None)
+            self._parts.assigned.seek_by_lookup(partition, strategy)
         self._parts.outbox.add(ResetOffset(stamps=self._parts.unread.stamps(chosen), strategy=strategy))
         await self._find_positions(chosen)
         return True
@@ -724,8 +728,9 @@ class KafkaConsumer(Generic[K, V]):
     async def commit(self, offsets: Mapping[TopicPartition, int | tuple[int, str] | OffsetAndMetadata] | None = None) -> None:
         """Commit ``offsets`` (the next offsets to read), or everything handed out so far, to the group.
 
-        Without ``offsets``, or if an ``OffsetAndMetadata`` has one, the leader epoch is committed too (KIP-320). While ``process``
-        runs, only a rebalance listener may call it without ``offsets``, which commits what is done.
+        The leader epoch is committed too (KIP-320) if an ``OffsetAndMetadata`` has one, and of each offset that is the position:
+        without ``offsets`` all are, and ``record.offset + 1`` is after the last record that was handed out. While ``process`` runs,
+        only a rebalance listener may call it without ``offsets``, which commits what is done.
         Raises ``IllegalOperation`` without a ``group_id``, ``IllegalStateError`` for a partition that was never assigned,
         ``CommitFailedError`` if the group refuses (its ``lost`` has the partitions that are no longer assigned; the others were
         committed), ``KafkaTimeoutError`` after ``default_api_timeout_ms`` (nothing is sent later), and the authorization errors.
@@ -739,7 +744,7 @@ class KafkaConsumer(Generic[K, V]):
         lacks the epoch, and does not pass control records and gaps after that record. Partitions without a position are left out.
         """
         self._parts.guard.check_open()
-        return self._parts.assigned.next_offsets()
+        return self._parts.assigned.to_commit()
 
     async def committed(self, partition: TopicPartition) -> int | None:
         """Return the committed offset of a partition, ``None`` if there is none. Raises as ``committed_offsets`` does."""
@@ -750,6 +755,7 @@ class KafkaConsumer(Generic[K, V]):
     async def committed_offsets(self, *partitions: TopicPartition) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return the committed offsets of ``partitions`` (none: all assigned), with metadata and leader epochs, in one request.
 
+        The answer has the partitions in the order in which they were given, as those of the other look-ups do.
         Raises ``IllegalOperation`` without a group, ``KafkaTimeoutError`` after ``default_api_timeout_ms``, and the authorization
         errors. An error is never taken to mean that nothing is committed.
         """
@@ -823,9 +829,9 @@ class KafkaConsumer(Generic[K, V]):
         """Whether the consumer can recover by itself: it is started, not stopped, has no final error, and its loop runs.
 
         For a liveness probe. A cluster that is down leaves it ``True``: a restart of the process would not help. Once ``process``
-        has failed it is ``False`` until something else reads.
+        has failed, and drained the records that were being handled, it is ``False`` until something else reads.
         """
-        return self._parts.observer.alive and not self._parts.guard.has_failed
+        return self._parts.observer.alive and not self._parts.guard.failed_for_good
 
     def metrics(self) -> dict[str, dict[str, float]]:
         """Return metrics by group and name; the names are Kafka's (``consumer-fetch-manager-metrics`` and so on).

@@ -55,6 +55,10 @@ class Inbox:
     """How often the application has subscribed, unsubscribed or assigned."""
     valid_from: int = 0
     """The number of the last unsubscribe or assign: proposals that were made before it are void."""
+    joins_from: int = -1
+    """The number of the first subscription with a group since then. It may wait here for the end of the former one: until the
+    background has come to it, what that says of the group is not about this one.
+    """
     _sorting: _Sorting = field(factory=_Sorting, init=False, repr=False)
 
     @property
@@ -78,8 +82,10 @@ class Inbox:
         known = self.cluster.topics.get(name)
         return None if known is None else known.topic_id
 
-    def subscribe(self, *, leaves: bool = False) -> int:
-        """Count a new subscription or assignment and return its number. ``leaves``: the previous one is void."""
+    def subscribe(self, *, leaves: bool = False, joins: bool = False) -> int:
+        """Count a new subscription or assignment and return its number. ``leaves``: the previous one is void; ``joins``: a group
+        divides the partitions.
+        """
         with self._sorting.lock:
             self.subscription += 1
             self.sort()
@@ -88,6 +94,9 @@ class Inbox:
                 self.valid_from = self.subscription
                 self.proposals.clear()
                 self.group_state = None
+            if joins and self.joins_from < self.valid_from:
+                self.joins_from = self.subscription
+                self.group_state = ConsumerState.JOINING
         return self.subscription
 
     def sort(self) -> None:
@@ -127,6 +136,11 @@ class Inbox:
                 self.coordinator = event.coordinator
                 if not event.denied and event.state is not ConsumerState.FATAL:
                     self.reported.final = None  # access was given back
-                self.group_state = event.state if event.subscription >= self.valid_from else None
+                self.group_state = self._state_in(event)
                 is_member = event.generation > 0  # one that has left has nothing to wait for, and is steady, too
                 self.assigned_once |= is_member and self.group_state is ConsumerState.STEADY
+
+    def _state_in(self, event: GroupChanged) -> ConsumerState | None:
+        if self.joins_from >= self.valid_from:
+            return ConsumerState.JOINING if event.subscription < self.joins_from else event.state
+        return event.state if event.subscription >= self.valid_from else None

@@ -11,7 +11,7 @@ from ..background.boundary import EventHandler, FetchBuffer
 from ..config import ConsumerConfig
 from ..functions import mark_as_coroutine_functions
 from ..model import GroupMetadata
-from ..records import warn_if_slow
+from ..records import keep_freed_memory, warn_if_slow
 from ..values import field, frozen
 from .background_calls import BackgroundCalls
 from .callbacks import Preparation, check_callbacks
@@ -82,6 +82,7 @@ def assemble(
 
     config = _named(config)
     warn_if_slow()
+    keep_freed_memory()
     mark_as_coroutine_functions()
     runtime = runtime or (TaskRuntime() if config.background == "task" else ThreadRuntime.for_tasks())
     handler = EventHandler(runtime.wake_background, runtime.wake_application)

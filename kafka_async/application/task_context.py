@@ -10,7 +10,7 @@ import anyio
 from anyio.lowlevel import current_token
 
 from ..errors import IllegalStateError
-from ..network.waiting import running_loop
+from ..network.waiting import begin_task, running_loop
 from ..values import define, field
 
 _FOREIGN = "the consumer belongs to the event loop on which it was started; call it from there"
@@ -160,7 +160,7 @@ class AsyncioTaskContext:
         return (known, self.loop) if is_that else (None, None)
 
     def own(self, coroutine: Coroutine[Any, Any, None], ended: Callable[[], None]) -> Owned:
-        task = self.loop.create_task(coroutine, name="kafka_async call-back")
+        task = begin_task(self.loop, coroutine, "kafka_async call-back")
         task.add_done_callback(lambda _: ended())
         return _OwnedTask(task)
 

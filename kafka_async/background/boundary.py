@@ -61,6 +61,10 @@ class EventHandler(Generic[E]):
     """Number of the last subscribe, unsubscribe or assign that was carried out; events carry it."""
     denied: frozenset[str] = field(default=frozenset(), init=False, metadata=_BACKGROUND)
     """Subscribed or assigned topics to which the cluster refuses access. A group may have taken their partitions away."""
+    refused: Mapping[TopicPartition, KafkaError] = field(factory=dict, init=False, repr=False, metadata=_BACKGROUND)
+    """Of a share consumer: as ``FetchBuffer.refused`` of other ones. Replaced as a whole."""
+    unavailable: Mapping[TopicPartition, KafkaError] = field(factory=dict, init=False, repr=False, metadata=_BACKGROUND)
+    """Of a share consumer: as ``FetchBuffer.unavailable`` of other ones, of assigned partitions only. Replaced as a whole."""
     session_deadline: float = field(default=inf, init=False, metadata=_BACKGROUND)
     """Until when the partitions are certainly ours. After that no buffered record is handed out."""
     wakes_at: float = field(default=inf, init=False, metadata=_BACKGROUND)

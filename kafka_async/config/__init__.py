@@ -6,6 +6,7 @@
     security.py           which options of TLS and SASL fit together
     sources.py            options from the environment and from properties files
     texts.py              what a text means; properties.py: Java's files
+    warning.py            warnings, at the line of the program
     spelling.py           which name a mistyped one may have meant
     java.py, jaas.py      Java's own options, translated; stores.py: its keystores
     docstrings.py         the docstrings, read from their source; reference.py: OPTIONS.md, printed from them

@@ -216,6 +216,25 @@ def path(value: str | os.PathLike[str] | None) -> str | None:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
+_PEM_BLOCK: Final = r"(?m)(^)?-----BEGIN ([A-Z0-9 ]+)-----([A-Za-z0-9+/=\s]*)-----END \2-----[ \t]*(?:\r?\n)?"
+
+
+def pem(value: str | None) -> str | None:
+    """Return PEM text in lines, as OpenSSL wants it.
+
+    Java also takes blanks in place of line ends. Its properties files have them there, since a line that goes on in the next has
+    no end.
+    """
+    return re.sub(_PEM_BLOCK, _in_lines, value) if isinstance(value, str) else value
+
+
+def _in_lines(block: re.Match[str]) -> str:
+    at_line_start, label, body = block.groups()
+    data = "".join(body.split())
+    lines = (f"-----BEGIN {label}-----", *(data[at : at + 64] for at in range(0, len(data), 64)), f"-----END {label}-----", "")
+    return "\n".join(lines if at_line_start is not None else ("", *lines))
+
+
 def or_empty(value: str | None) -> str:
     """Return empty text for ``None``."""
     return "" if value is None else value

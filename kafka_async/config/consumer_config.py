@@ -7,8 +7,6 @@ sizes in bytes. Secrets do not show in ``repr``. What each option means is in ``
 """
 
 import ssl
-import sys
-import warnings
 from collections.abc import Mapping
 from functools import cache
 from os import PathLike
@@ -43,6 +41,7 @@ from .checks import (
 )
 from .security import NAMES as SECURITY
 from .security import check_security, without_effect
+from .warning import warn
 from .words import (
     Background,
     Deserializer,
@@ -167,9 +166,9 @@ class ConsumerConfig:
     ssl_crlfile: str | None = field(default=None, converter=checks.path, validator=optional_file())
     ssl_ciphers: str | None = field(default=None, validator=OPTIONAL_TEXT)
     ssl_check_hostname: bool = field(default=True, validator=FLAG)
-    ssl_truststore_certificates: str | None = field(default=None, validator=OPTIONAL_PEM, repr=False)
-    ssl_keystore_certificate_chain: str | None = field(default=None, validator=OPTIONAL_PEM, repr=False)
-    ssl_keystore_key: str | None = field(default=None, validator=OPTIONAL_PEM, repr=False)
+    ssl_truststore_certificates: str | None = field(default=None, converter=checks.pem, validator=OPTIONAL_PEM, repr=False)
+    ssl_keystore_certificate_chain: str | None = field(default=None, converter=checks.pem, validator=OPTIONAL_PEM, repr=False)
+    ssl_keystore_key: str | None = field(default=None, converter=checks.pem, validator=OPTIONAL_PEM, repr=False)
     sasl_mechanism: Mechanism = field(default="GSSAPI", converter=checks.or_gssapi, validator=one_of(Mechanism))
     sasl_plain_username: str | None = field(default=None, validator=OPTIONAL_CREDENTIAL)
     sasl_plain_password: str | None = field(default=None, validator=OPTIONAL_CREDENTIAL, repr=False)
@@ -248,7 +247,7 @@ class ConsumerConfig:
         given = _known(options)
         config = ConsumerConfig(**options, given=given)
         if idle := without_effect(config.security_protocol, config._changed()):
-            _warn(f"no effect with security_protocol='PLAINTEXT': {', '.join(idle)}", UserWarning)
+            warn(f"no effect with security_protocol='PLAINTEXT': {', '.join(idle)}", UserWarning)
         return config
 
     @classmethod
@@ -281,7 +280,7 @@ class ConsumerConfig:
         and override the file, also what would be refused there: ``value_deserializer`` takes the place of a Java class,
         ``sasl_oauth_token_provider`` of a login module, ``ssl_cafile`` of a truststore. Keys that mean something to Java only are
         ignored. The file may be shared with a producer: one INFO line of the logger ``kafka_async`` names the keys that only
-        producers have.
+        producers have. With ``PLAINTEXT``, lines of TLS and SASL are ignored as well, and one ``UserWarning`` names them.
 
         Raises ``OSError`` if the file cannot be read, ``TypeError`` for an unknown key, naming the nearest known one,
         ``KafkaConfigurationError`` for a key without a counterpart here, with what to use instead, and ``ValueError`` for a bad
@@ -355,15 +354,6 @@ def _known(options: Any) -> frozenset[str]:
     for name in [name for name in options if name not in NAMES]:
         if name not in _IGNORED:
             raise TypeError(f"unknown option {name!r}{nearest_option(name)}")
-        _warn(f"option {name} is ignored: {_IGNORED[name]}", DeprecationWarning)
+        warn(f"option {name} is ignored: {_IGNORED[name]}", DeprecationWarning)
         del options[name]
     return frozenset(options)
-
-
-def _warn(text: str, category: type[Warning]) -> None:
-    """Warn at the line of the first caller outside this package."""
-    level, frame = 1, sys._getframe()
-    package = __name__.partition(".")[0]
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
-        level, frame = level + 1, frame.f_back
-    warnings.warn(text, category, stacklevel=level)

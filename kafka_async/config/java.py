@@ -13,7 +13,7 @@ from typing import Any, Final
 from ..errors import KafkaConfigurationError
 from ..values import frozen
 from .jaas import Login, parse_login
-from .security import TLS
+from .security import SASL, TLS
 from .spelling import did_you_mean
 from .stores import authorities, identity
 
@@ -105,6 +105,11 @@ _REFUSED: Final[Mapping[str, str]] = {
     "config_providers": "{secrets}",
 }
 """Options of Java without a counterpart by the same name, and what to use. The ``Dialect`` fills in the braces."""
+
+UNUSED_IN_PLAINTEXT: Final = frozenset(
+    (*TLS, _MECHANISM, *SASL, *NAMES, *(name for name in _REFUSED if name.startswith(("ssl_", "sasl_"))))
+)
+"""Options, Java's and ours, that no client looks at without TLS and SASL."""
 
 _TRUST: Final = ("ssl_cafile", "ssl_truststore_certificates")
 _IDENTITY: Final = ("ssl_certfile", "ssl_keystore_certificate_chain", "ssl_keystore_key")

@@ -410,7 +410,8 @@ class CommonOptions(TypedDict, Generic[K, V], total=False):
     """
 
     ssl_crlfile: str | PathLike[str] | None
-    """File of revocation lists (PEM). The lists of every authority in the chain must be in it. Needs ``ssl_cafile`` or
+    """File of revocation lists (PEM). The broker's own certificate is looked up in the list of the authority that signed it, which
+    must be in it. Authorities are not looked up: one that was revoked is still trusted. Needs ``ssl_cafile`` or
     ``ssl_truststore_certificates``.
 
     Default: ``None``.
@@ -839,9 +840,10 @@ class ConsumerOptions(CommonOptions[K, V], total=False):
     """Assignors that this member offers, best first. Only for the protocol ``classic``.
 
     Each is ``"range"``, ``"roundrobin"``, ``"sticky"`` or ``"cooperative-sticky"``, the name of Java's class, or an
-    ``Assignor``, as an object or a class. The group uses one that all its members offer. With ``cooperative-sticky`` alone,
-    members go on reading the partitions that they keep during a rebalance; to move a group to it, restart its members once with
-    both and once more with it alone.
+    ``Assignor``, as an object or a class. The group uses one that all its members offer. If the option is not set, the member
+    also offers ``roundrobin``, after the others: members that run aiokafka offer nothing else, and can then be replaced one by one.
+    With ``cooperative-sticky`` alone, members go on reading the partitions that they keep during a rebalance; to move a group to
+    it, restart its members once with both and once more with it alone.
 
     Default: ``['range', 'cooperative-sticky']``.
     Allowed: names of assignors, or assignors; at least one, none twice.
@@ -888,7 +890,8 @@ class ConsumerOptions(CommonOptions[K, V], total=False):
     and at a clean stop.
 
     Only records that *earlier* calls returned are committed; in an iteration, those before the record that is being handled. So
-    a crash repeats records and loses none. ``False``: call ``commit`` yourself. Has no effect without ``group_id``.
+    a crash repeats records and loses none. ``False``: call ``commit`` yourself; ``process`` commits what its handlers have done
+    all the same. Has no effect without ``group_id``.
 
     Default: ``True``.
     Allowed: True or False.
@@ -896,7 +899,7 @@ class ConsumerOptions(CommonOptions[K, V], total=False):
     """
 
     auto_commit_interval_ms: int
-    """How often offsets are committed with ``enable_auto_commit``.
+    """How often offsets are committed with ``enable_auto_commit``, and by ``process``.
 
     It bounds how much is read again after a crash. Nothing is sent if nothing was read. With 0, every call that reads commits.
 

@@ -13,11 +13,12 @@ from typing import Any, Final
 
 from ..errors import KafkaConfigurationError
 from ..values import evolve
-from .java import MEANINGLESS, PRODUCERS, Dialect, nearest_name
+from .java import MEANINGLESS, PRODUCERS, UNUSED_IN_PLAINTEXT, Dialect, nearest_name
 from .java import NAMES as JAVA_NAMES
 from .properties import parse_properties
 from .spelling import nearest
 from .texts import OptionTexts, option_name
+from .warning import warn
 
 _logger = logging.getLogger("kafka_async")
 
@@ -32,6 +33,9 @@ _CASES: Final = {
     "sasl_oauthbearer_assertion_algorithm": str.upper,
 }
 """Options whose words Java takes in any case."""
+_PROTOCOL: Final = "security_protocol"
+_DEFAULTS: Final = ("", "https", "GSSAPI", "JKS", "TLSv1.3", "TLSv1.2,TLSv1.3")
+"""What lines of TLS and SASL may say that hold in Java without them."""
 _CLASSES: Final = ("key_deserializer", "value_deserializer")
 _KEY: Final = re.compile(r"[A-Za-z]+([._-][A-Za-z]+)*")
 
@@ -79,7 +83,8 @@ def options_of_properties(
 
     What the ``given`` options take the place of is left out, even if it would be refused: the error says to give these options.
 
-    One INFO line, which begins with ``origin``, names the keys that only producers have.
+    With ``PLAINTEXT``, given or not, so are lines of TLS and SASL, and one ``UserWarning`` names their keys. One INFO line names
+    those that only producers have. Both begin with ``origin``.
     """
     for_producers = sorted(key for key in properties if option_name(key) in PRODUCERS)
     if for_producers:
@@ -90,10 +95,9 @@ def options_of_properties(
     replaced = dialect.replaced.union(name for name in _CLASSES if name in given)
     known: dict[str, str] = {}
     options: dict[str, Any] = {}
-    for key, value in properties.items():
+    lines = {key: value for key, value in properties.items() if option_name(key) not in replaced}
+    for key, value in _with_effect(lines, given, origin).items():
         name, text = option_name(key), value.strip()  # as Java's ConfigDef does, passwords included
-        if name in replaced:
-            continue
         if name in _REFUSED:
             raise KafkaConfigurationError(f"{key} is not supported: {_REFUSED[name]}")
         if name in _CLASSES:
@@ -105,8 +109,25 @@ def options_of_properties(
             known[name] = _CASES.get(name, str)(text)
         elif name not in MEANINGLESS and name not in PRODUCERS:
             raise TypeError(_unknown(key, text, names))
+    if given.get(_PROTOCOL):
+        known[_PROTOCOL] = str(given[_PROTOCOL])  # what lines of TLS mean depends on it
     ours = dialect.with_stores(dialect.in_our_words(known))
     return options | {name: texts.value(name, text, dialect.dotted(name)) for name, text in ours.items() if name not in given}
+
+
+def _with_effect(properties: Mapping[str, str], given: Mapping[str, Any], origin: str) -> Mapping[str, str]:
+    """Return the lines without those that have no effect, and name these.
+
+    Programs turn TLS and SASL on and off by one option, and leave all others in the file. Java's client does not look at them then:
+    a store need not be there, and a login may be of a kind that is refused here.
+    """
+    in_file = {option_name(key): value.strip().upper() for key, value in properties.items()}.get(_PROTOCOL)
+    if (given.get(_PROTOCOL) or in_file or "PLAINTEXT") != "PLAINTEXT":
+        return properties
+    idle = {key: value for key, value in properties.items() if option_name(key) in UNUSED_IN_PLAINTEXT}
+    if named := sorted(key for key, value in idle.items() if option_name(key) not in given and value.strip() not in _DEFAULTS):
+        warn(f"{origin}no effect with security_protocol='PLAINTEXT': {', '.join(named)}", UserWarning)
+    return {key: value for key, value in properties.items() if key not in idle}
 
 
 def _unknown(key: str, text: str, names: frozenset[str]) -> str:

@@ -15,9 +15,11 @@
     connection.py  the shell: performs plans, one task for each connection
     tls.py         from options to a TLS context; what OpenSSL's errors mean
     transport.py   sockets, TLS, names; the only place that sees their errors
+    names.py       names of hosts, looked up on threads of their own
+    event_loops.py event loops of threads of our own
     waiting.py     waiting and wake-ups of tasks and threads
 
-All but the last four and some files of ``sasl`` are pure: no event loop, socket, thread, clock or randomness.
+All but the last six and some files of ``sasl`` are pure: no event loop, socket, thread, clock or randomness.
 """
 
 from typing import TYPE_CHECKING

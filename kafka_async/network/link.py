@@ -109,6 +109,8 @@ TRANSITIONS: Final = StateTable(
     },
 )
 
+_FRESH: Final = 1.0
+"""Seconds for which a connection that has just been authenticated is not idle."""
 _SETTING_UP: Final = frozenset({_S.CONNECTING, _S.NEGOTIATING, _S.AUTHENTICATING, _S.RENEWING})
 _SENDING: Final = frozenset({_S.READY, _S.PREPARING})
 _OPEN: Final = _SETTING_UP | _SENDING
@@ -191,6 +193,7 @@ class Link:
         self.opened_at = -inf
         """When the current attempt began."""
         self.throttled_until = -inf
+        """Requests wait until then, on a new connection too."""
         self.versions: BrokerVersions | None = None
         self.proven = False
         """The current or last attempt has had an answer beyond the handshake."""
@@ -349,7 +352,8 @@ class Link:
         if protocol is None:
             return 0
         protocol.receive(count, now)
-        self._used_at = now
+        # A renewal is no use of a connection, or none that needs it would ever be idle.
+        self._used_at = self._used_at if self.state is ConnectionState.RENEWING else now
         done = 0
         while self._protocol is protocol:  # a handshake answer can end the attempt
             try:
@@ -362,7 +366,7 @@ class Link:
             request, response, throttle = answer
             done += 1
             if throttle:
-                self.throttled_until = max(self.throttled_until, now + throttle)
+                self._throttled(protocol, throttle, now)
             if (stranger := self._stranger(response)) is not None:
                 self.fail(stranger, now)
                 settle(request, self._closed_by(stranger), peer=self.peer, now=now, trace=self._shared.trace)
@@ -378,6 +382,14 @@ class Link:
             if not protocol.frames.pending:
                 break
         return done
+
+    def _throttled(self, protocol: Protocol, seconds: float, now: float) -> None:
+        """The broker asks us to send nothing, and reads nothing on this connection meanwhile (KIP-219)."""
+        self.throttled_until = max(self.throttled_until, now + seconds)
+        protocol.unread_until = max(protocol.unread_until, now + seconds)
+        # While the token is still fetched, what was written last is a request of the application, which has its own time.
+        if self.state is ConnectionState.RENEWING and self._login.work_ends_at == inf:
+            protocol.put_off(seconds)
 
     def tick(self, now: float) -> int:
         """Do what has fallen due: give up an overdue connection, authenticate again. Return how many requests ended."""
@@ -633,6 +645,8 @@ class Link:
         self._feed(ConnectionInput.AUTHENTICATED)
         introduced, self._login = self._login.introduced, PendingLogin()
         self._session = Session.granted(result.session_lifetime, now, self._shared.random())
+        # However long the connection was not used: what has waited for the authentication is sent before it counts as idle.
+        self._used_at = max(self._used_at, now - self._shared.settings.max_idle + _FRESH)
         if before is ConnectionState.RENEWING:
             return
         if self._protocol:
@@ -646,7 +660,8 @@ class Link:
         if self._protocol:
             # In a renewal this is queued after what is in flight, such as a long poll or a JoinGroup that waits for others.
             patience = min(self._setup_timeout, self._shared.settings.request_timeout)
-            expires_at = now + self._protocol.longest_wait + patience
+            read_at = max(now, self._protocol.unread_until)
+            expires_at = read_at + self._protocol.longest_wait + patience
             request = UnsentRequest(message=message, on_done=done, expires_at=expires_at, channel=self.channel)
             self._protocol.ask(request, number, now)
 

@@ -78,6 +78,8 @@ class Protocol:
         self._client_id = client_id
         self.peer = peer
         """The broker's name in texts and trace events."""
+        self.unread_until = -inf
+        """The broker throttles us and reads nothing on this connection until then (KIP-219). It reads what comes on a new one."""
         self._trace = trace
         self._in_flight: deque[InFlight] = deque()
         self._next_id = 0
@@ -119,8 +121,10 @@ class Protocol:
         return all(request.withdrawn is never_withdrawn or request.withdrawn() for request in requests)
 
     def may_be_held(self, now: float) -> bool:
-        """The broker may legitimately hold the oldest response back until later."""
-        return bool(self._in_flight) and now < self._in_flight[0].sent_at + self._in_flight[0].request.max_wait
+        """The broker may legitimately hold the oldest response back until later, or not read its request until then."""
+        if not self._in_flight:
+            return False
+        return now < max(self._in_flight[0].sent_at + self._in_flight[0].request.max_wait, self.unread_until)
 
     @property
     def silent(self) -> bool:
@@ -153,6 +157,12 @@ class Protocol:
                 size=len(data),
             )
         )
+
+    def put_off(self, seconds: float) -> None:
+        """Allow the request that was written last more time: the broker will not read it for so long."""
+        if self._in_flight:
+            self._in_flight[-1].request.expires_at += seconds
+            self._expires_at = min([sent.request.expires_at for sent in self._in_flight])
 
     def data_to_send(self) -> bytes:
         """Return the bytes to write now, and forget them."""

@@ -87,12 +87,14 @@ def _trust(context: ssl.SSLContext, config: ConsumerConfig) -> None:
             context.load_verify_locations(cafile=config.ssl_cafile)
     elif config.ssl_truststore_certificates is not None:
         with _named("ssl_truststore_certificates"):
-            context.load_verify_locations(cadata=config.ssl_truststore_certificates)
+            # What stands between certificates may be in any language; the ssl module takes ASCII.
+            context.load_verify_locations(cadata=config.ssl_truststore_certificates.encode("ascii", "replace").decode())
     else:
         context.load_default_certs()
     if config.ssl_crlfile is not None:
         with _named(f"ssl_crlfile={config.ssl_crlfile!r}"):
             context.load_verify_locations(cafile=config.ssl_crlfile)
+        # Not those of the authorities: that takes a list of the root too, which few files have, and aiokafka's need not.
         context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
 
 

@@ -2,7 +2,7 @@
 
 Knows nothing of Kafka's protocol, and tries nothing again but the other addresses of one name. This is the only place that sees
 errors of sockets, TLS and name resolution; they leave as
-``KafkaConnectionError`` or, if a certificate was refused, ``SslAuthenticationError`` (``tls.py`` knows which).
+``KafkaConnectionError`` or, if no address has a certificate that is accepted, ``SslAuthenticationError`` (``tls.py`` knows which).
 
 On asyncio the event loop pushes: it reads the socket straight into the connection's receive buffer and calls with what arrived, so
 that a round trip wakes no task (``PushTransport``). Elsewhere a task pulls from anyio's streams (``StreamTransport``).
@@ -16,23 +16,24 @@ import socket
 import ssl
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast, runtime_checkable
 
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
 
 from ..config import ConsumerConfig
-from ..errors import KafkaConnectionError, NameResolutionError, TlsHandshakeError
+from ..errors import KafkaConnectionError, NameResolutionError, SslAuthenticationError, TlsHandshakeError
 from ..model import Node
 from ..values import define, field, frozen
 from .frames import describe_peer
+from .names import Address, look_up_addresses, look_up_name
 from .tls import tls_context, tls_error
 from .waiting import pause, running_loop
 
 if TYPE_CHECKING:
     from random import Random
 
-_Address = tuple[socket.AddressFamily, str, int]
+_Failure: TypeAlias = KafkaConnectionError | SslAuthenticationError
 
 _LONGEST_HOST: Final = 255
 _CLOSED_EARLY: Final = "closed in the TLS handshake; does the port speak TLS? (security_protocol)"
@@ -273,20 +274,19 @@ class TcpConnector:
             raise KafkaConnectionError(f"{host!r:.80}:{port}: expected a host and a port from 1 to 65535")
         addresses = await _resolve(host, port, timeout)
         start = attempt % len(addresses)
-        failures: list[KafkaConnectionError] = []
+        failures: list[tuple[int, _Failure]] = []
         for address in addresses[start:] + addresses[:start]:
             try:
                 return await self._connect(address, host, timeout)
-            except KafkaConnectionError as error:
-                failures.append(error)
+            except (KafkaConnectionError, SslAuthenticationError) as error:
+                failures.append((address[0], error))
+        last = failures[-1][1]
         if len(failures) == 1:
-            raise failures[0]
-        texts = "; ".join(map(str, failures))
-        talked = any(isinstance(failure, TlsHandshakeError) for failure in failures)
-        kind = TlsHandshakeError if talked else KafkaConnectionError
-        raise kind(f"{host}:{port}: none of {len(failures)} addresses works: {texts}") from failures[-1]
+            raise last
+        texts = "; ".join(str(failure) for _, failure in failures)
+        raise _kind(failures)(f"{host}:{port}: none of {len(failures)} addresses works: {texts}") from last
 
-    async def _connect(self, address: _Address, host: str, timeout: float) -> Transport | Pushing:
+    async def _connect(self, address: Address, host: str, timeout: float) -> Transport | Pushing:
         where = f"{host} ({address[1]}):{address[2]}" if host != address[1] else f"{host}:{address[2]}"
         with _translated(where), anyio.fail_after(timeout):
             if (loop := running_loop()) is not None:
@@ -294,7 +294,7 @@ class TcpConnector:
             return await self._connect_on_anyio(address, host, where)
 
     async def _connect_on_asyncio(
-        self, loop: asyncio.AbstractEventLoop, address: _Address, host: str, where: str, timeout: float
+        self, loop: asyncio.AbstractEventLoop, address: Address, host: str, where: str, timeout: float
     ) -> PushTransport:
         family, ip, port = address
         sock = socket.socket(family, socket.SOCK_STREAM)
@@ -314,7 +314,7 @@ class TcpConnector:
             raise
         return transport
 
-    async def _connect_on_anyio(self, address: _Address, host: str, where: str) -> Transport:
+    async def _connect_on_anyio(self, address: Address, host: str, where: str) -> Transport:
         stream: ByteStream | None = None
         try:
             stream = await anyio.connect_tcp(address[1], address[2])
@@ -402,17 +402,30 @@ class CanonicalConnector:
         return await self.factory(host, port, timeout=timeout, attempt=attempt)
 
 
+def _kind(failures: Collection[tuple[int, _Failure]]) -> type[_Failure]:
+    """Return what it is that no address of a name works, each with its family.
+
+    A refused certificate is final. But behind an address that failed otherwise may be a good one, so another attempt may work. A
+    family of which no address speaks TLS does not count: it is the other way to the same machine, as ``::1`` of ``localhost``.
+    """
+    speak = {family for family, failure in failures if isinstance(failure, (TlsHandshakeError, SslAuthenticationError))}
+    if not speak:
+        return KafkaConnectionError
+    final = all(isinstance(failure, SslAuthenticationError) for family, failure in failures if family in speak)
+    return SslAuthenticationError if final else TlsHandshakeError
+
+
 async def _canonical(host: str, port: int, timeout: float) -> list[str]:
     """Return the canonical names of all addresses of a host; none if they cannot be looked up: the connection says why."""
     try:
         with _translated(host), anyio.fail_after(timeout):
             addresses = await _resolve(host, port, timeout)
-            return [(await anyio.getnameinfo((ip, port)))[0] for _, ip, _ in addresses]
+            return [await look_up_name(ip, port) for _, ip, _ in addresses]
     except KafkaConnectionError:
         return []
 
 
-async def _resolve(host: str, port: int, timeout: float) -> list[_Address]:
+async def _resolve(host: str, port: int, timeout: float) -> list[Address]:
     try:
         ip = ipaddress.ip_address(host)
     except ValueError:
@@ -423,10 +436,9 @@ async def _resolve(host: str, port: int, timeout: float) -> list[_Address]:
     with _translated(f"{host}:{port}"):
         try:
             with anyio.fail_after(timeout):
-                found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+                return await look_up_addresses(host, port)
         except TimeoutError as error:  # no connection was tried yet: the server that knows the name does not answer
             raise NameResolutionError(f"{host}:{port}: the name was not resolved within {timeout:.3g} s") from error
-    return list(dict.fromkeys((family, address[0], address[1]) for family, _, _, _, address in found))
 
 
 @contextmanager

@@ -12,9 +12,9 @@ import asyncio
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from math import inf
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 import anyio
@@ -22,6 +22,8 @@ import anyio.lowlevel
 from anyio.lowlevel import current_token
 
 from ..values import define, field
+
+T = TypeVar("T")
 
 
 class Signal(Protocol):
@@ -54,6 +56,14 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
+
+
+def begin_task(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T], name: str) -> "asyncio.Task[T]":
+    """Begin a task; none of it has run when this returns, also with ``asyncio.eager_task_factory`` (Python 3.12)."""
+    if sys.version_info >= (3, 12):
+        if getattr(loop.get_task_factory(), "__code__", None) is asyncio.eager_task_factory.__code__:
+            return asyncio.Task(coroutine, loop=loop, name=name)
+    return loop.create_task(coroutine, name=name)
 
 
 def thread_begins() -> Callable[[], object]:

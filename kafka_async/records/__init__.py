@@ -5,10 +5,12 @@ header.py       the header of a batch, and what can be wrong with one; legacy.py
 decode.py, _decode.pyx    the decoder, in Python and in Cython; implementation.py: which of them is used
 columns.py      records as columns
 codecs.py, checksum.py    compression, CRC-32C
+freed_memory.py    what the C library keeps for the next read
 transactions.py    which batches belong to aborted transactions
 """
 
 from .columns import ALL_COLUMNS, BinaryColumn, ColumnBuilder, Columns, HeadersColumn, ViewColumn
+from .freed_memory import keep_freed_memory
 from .header import Span
 from .implementation import IMPLEMENTATION, measure, warn_if_slow
 from .reader import RecordReader
@@ -23,6 +25,7 @@ __all__ = [
     "RecordReader",
     "Span",
     "ViewColumn",
+    "keep_freed_memory",
     "measure",
     "warn_if_slow",
 ]

@@ -51,3 +51,26 @@ else:
             ".threaded": "ThreadedCluster",
         },
     )
+
+__all__ = [
+    "HANG",
+    "LOSE",
+    "Api",
+    "Cluster",
+    "ClusterOptions",
+    "Drop",
+    "LoggedRequest",
+    "Member",
+    "NotSimulatedError",
+    "RealCluster",
+    "ThreadedCluster",
+    "Transaction",
+    "VirtualLoop",
+    "WrittenRecord",
+    "virtual_loop",
+]
+
+
+def __dir__() -> list[str]:
+    """Return the names that are imported on their first use too."""
+    return sorted({*globals(), *__all__})

@@ -30,6 +30,8 @@ from .simulation.versions import RELEASES
 from .simulation.waking import Changes, SimulatedClock
 
 Headers = Iterable[tuple[str, bytes | None]]
+BATCH: Final = 100
+"""Records of one batch of ``produce_many``."""
 _PATIENCE: Final = 60.0
 """Seconds, by the event loop's clock, that ``assigned`` waits."""
 _LOOK: Final = 1.0
@@ -181,8 +183,8 @@ class Cluster:
             return
         tp = self._partition(topic, None, partition)
         found = [as_bytes(value) for value in values]
-        for start in range(0, len(found), 100):
-            self._append(tp, found[start : start + 100])
+        for start in range(0, len(found), BATCH):
+            self._append(tp, found[start : start + BATCH])
         self.simulated.changed()
 
     def _append(self, tp: TopicPartition, values: list[bytes | None]) -> None:
@@ -408,7 +410,7 @@ class Cluster:
     def kick(self, group: str, member: str | None = None) -> None:
         """Remove a member from a group, or all members, as if their sessions had expired: they find out at their next request."""
         if member is not None and member not in self.members(group):
-            raise ValueError(f"group {group!r} has no member {member!r}; it has {self.members(group)}")
+            raise no_member(group, member, self.members(group))
         self.simulated.groups.kick(group, member)
 
     def rebalance(self, group: str) -> None:
@@ -595,15 +597,29 @@ def _outcome(said: Any) -> Any:
     return said.errno if isinstance(said, type) and issubclass(said, BrokerResponseError) else said
 
 
+def no_topic(topic: str) -> ValueError:
+    """Return the error for a topic that is not there."""
+    return ValueError(f"there is no topic {topic!r}; create it with cluster.topic({topic!r})")
+
+
+def no_member(group: str, member: str, members: list[str]) -> ValueError:
+    """Return the error for a member that is not in the group."""
+    return ValueError(f"group {group!r} has no member {member!r}; it has {members}")
+
+
+def check_index(topic: str, index: int, count: int) -> None:
+    """Raise ``ValueError`` for a partition that a topic of ``count`` partitions does not have."""
+    if not 0 <= index < count:
+        raise ValueError(f"topic {topic!r} has no partition {index}; it has {count}")
+
+
 def _topic(simulated: FakeCluster, topic: str) -> Any:
     if topic not in simulated.topics:
-        raise ValueError(f"there is no topic {topic!r}; create it with cluster.topic({topic!r})")
+        raise no_topic(topic)
     return simulated.topics[topic]
 
 
 def _existing(simulated: FakeCluster, partition: tuple[str, int]) -> TopicPartition:
     topic, index = partition
-    count = len(_topic(simulated, topic).partitions)
-    if not 0 <= index < count:
-        raise ValueError(f"topic {topic!r} has no partition {index}; it has {count}")
+    check_index(topic, index, len(_topic(simulated, topic).partitions))
     return TopicPartition(topic, index)

@@ -139,13 +139,17 @@ def _client_options(config: pytest.Config) -> dict[str, Any]:
     """
     from ..config.consumer_config import option_texts
     from ..config.sources import options_of_properties, properties_options
+    from ..config.texts import option_name
 
     path, pairs = config.getoption("--kafka-config"), config.getoption("--kafka-option")
-    options = {} if path is None else properties_options(path, option_texts())
     bad = next((pair for pair in pairs if "=" not in pair), None)
     if bad is not None:
         raise ValueError(f"--kafka-option {bad}: expected KEY=VALUE")
-    options |= options_of_properties(dict(pair.split("=", 1) for pair in pairs), option_texts())
+    typed = dict(pair.split("=", 1) for pair in pairs)
+    # Without TLS and SASL their options are left out; but here it may be the file that turns them on.
+    elsewhere = {} if path is None or "security_protocol" in map(option_name, typed) else {"security_protocol": "SASL_SSL"}
+    options = options_of_properties(typed, option_texts(), given=elsewhere)
+    options = options if path is None else {**properties_options(path, option_texts(), options), **options}
     return {name: value for name, value in options.items() if name != "bootstrap_servers"}
 
 

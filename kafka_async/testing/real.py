@@ -9,9 +9,10 @@ import socket
 import struct
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias, TypeVar
 
 import anyio
 from attrs import define, field
@@ -34,10 +35,13 @@ from ..wire.messages import (
     MemberIdentity,
     MetadataRequest,
     MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
     MetadataResponseTopic,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     PartitionData,
+    ShareGroupHeartbeatRequest,
 )
 from ..wire.messages.admin import (
     AlterableConfig,
@@ -52,9 +56,12 @@ from ..wire.messages.admin import (
     DeleteTopicState,
     DescribedConsumerGroup,
     DescribedGroup,
+    DescribedShareGroup,
     DescribeGroupsRequest,
     IncrementalAlterConfigsRequest,
+    ShareGroupDescribeRequest,
 )
+from ..wire.messages.describing import DescribeConfigsRequest, DescribeConfigsResource
 from ..wire.messages.produce import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -68,12 +75,20 @@ from ..wire.messages.produce import (
     TopicProduceData,
 )
 from .batches import CODECS, TRANSACTIONAL, BatchSpec, RecordSpec, read_header
-from .clusters import Headers, as_bytes, made_record, murmur2
+from .clusters import BATCH, Headers, as_bytes, check_index, made_record, murmur2, no_member, no_topic
 from .reading import WrittenRecord, batches_in, records_in
+from .simulation.groups.fellows import gives_up
 
 if TYPE_CHECKING:
     from .secure import Security
 
+
+class _Answer(Protocol):
+    @property
+    def error_code(self) -> int: ...
+
+
+A = TypeVar("A", bound=_Answer)
 R = TypeVar("R", bound=Response)
 _TIMEOUT: Final = 30.0
 """Seconds for one answer, and for a call that is tried again to succeed."""
@@ -81,11 +96,25 @@ _RETRY: Final = frozenset({3, 5, 6, 14, 15, 16, 51, 75, 100})
 """Temporary error codes: leaders and coordinators that are being found, a topic that one broker does not know yet."""
 _LOOK: Final = 0.1
 _MOST_BYTES: Final = 8 * 1024 * 1024
+_UNKNOWN: Final = 3
+_GONE: Final = frozenset({25, 69})
+"""Error codes for a member, or its whole group, that is gone by itself meanwhile."""
 _EXISTS: Final = 36
+_NO_SUCH_GROUP: Final = frozenset({69})
+_OF_ANOTHER_KIND: Final = _NO_SUCH_GROUP | {35}
+"""Error codes of brokers that are asked for one kind of group: they do not have it, or the whole kind is switched off."""
 _REFUSED: Final = frozenset({17, 37, 38, 39, 40})
 """Error codes for arguments that ``Cluster`` refuses itself: names, numbers of partitions and of replicas, settings."""
 _GROUP: Final = 32
 """The resource type of a group."""
+_TOPIC: Final = 2
+_OF_THE_TOPIC: Final = 1
+"""Where a setting comes from: it was set for the topic."""
+_PATIENCE: Final = 60.0
+"""Seconds that a group has to be assigned, as on the simulated cluster."""
+_LEAVES: Final = -1
+"""The epoch in the heartbeat of a member that leaves."""
+_Described: TypeAlias = DescribedGroup | DescribedConsumerGroup | DescribedShareGroup
 
 
 @define(eq=False, repr=False)
@@ -201,22 +230,28 @@ class RealCluster:
 
     def delete(self, topic: str) -> None:
         """Delete a topic, and wait until it is gone."""
+        self._known(topic)
         (gone,) = self._any().ask(DeleteTopicsRequest(topics=(DeleteTopicState(name=topic),))).responses
         _check(gone.error_code, f"topic {topic!r}")
-        _until(lambda: self._described(topic).error_code == 3, self.bootstrap)
+        _until(lambda: self._described(topic).error_code == _UNKNOWN, self.bootstrap)
 
     def add_partitions(self, topic: str, count: int) -> None:
         """Grow a topic to ``count`` partitions, and wait until they have leaders."""
+        self._known(topic)
         wanted = CreatePartitionsTopic(name=topic, count=count)
         (grown,) = self._any().ask(CreatePartitionsRequest(topics=(wanted,))).results
         _check(grown.error_code, grown.error_message or f"topic {topic!r}")
         _until(lambda: self._led(topic) == count, self.bootstrap)
 
     def recreate(self, topic: str) -> None:
-        """Delete a topic and create it again."""
-        partitions = len(self._described(topic).partitions)
+        """Delete a topic and create it again, with its settings."""
+        parts = self._known(topic).partitions
+        resource = DescribeConfigsResource(resource_type=_TOPIC, resource_name=topic)
+        (found,) = self._any().ask(DescribeConfigsRequest(resources=(resource,))).results
+        _check(found.error_code, found.error_message or f"topic {topic!r}")
+        settings = {each.name: each.value for each in found.configs if each.config_source == _OF_THE_TOPIC}
         self.delete(topic)
-        self.topic(topic, partitions)
+        self.topic(topic, len(parts), replicas=len(parts[0].replica_nodes), **settings)
 
     def produce(
         self,
@@ -231,7 +266,7 @@ class RealCluster:
     ) -> tuple[TopicPartition, int]:
         """Append one record; return its partition and offset."""
         data = as_bytes(key)
-        count = len(self._described(topic).partitions)
+        count = len(self._known(topic).partitions)
         chosen = partition
         if chosen is None:
             ends = sum(self.end((topic, index)) for index in range(count)) if data is None else 0
@@ -242,13 +277,15 @@ class RealCluster:
         return TopicPartition(topic, chosen), self._append(topic, chosen, spec)
 
     def produce_many(self, topic: str, values: Iterable[bytes | str | None], *, partition: int | None = None) -> None:
-        """Append records without keys."""
+        """Append records without keys, in batches of a hundred if they are for one partition."""
         if partition is None:
             for value in values:
                 self.produce(topic, value=value)
             return
-        records = tuple(RecordSpec(delta=number, value=as_bytes(value)) for number, value in enumerate(values))
-        self._append(topic, partition, BatchSpec(records=records, leader_epoch=-1, base_timestamp=round(time.time() * 1000)))
+        found = [as_bytes(value) for value in values]
+        for start in range(0, len(found), BATCH):
+            records = tuple(RecordSpec(delta=number, value=value) for number, value in enumerate(found[start : start + BATCH]))
+            self._append(topic, partition, BatchSpec(records=records, leader_epoch=-1, base_timestamp=round(time.time() * 1000)))
 
     def transaction(self, name: str | None = None) -> "RealTransaction":
         """Write records in a transaction, which is committed when the block ends, or aborted if it ends with an exception.
@@ -285,7 +322,7 @@ class RealCluster:
 
     def records(self, topic: str, *, partition: int | None = None, committed: bool = True) -> list[WrittenRecord]:
         """Return the records of a topic, or of one partition, as ``Cluster.records`` does."""
-        parts = range(len(self._described(topic).partitions)) if partition is None else [partition]
+        parts = range(len(self._known(topic).partitions)) if partition is None else [partition]
         found: list[WrittenRecord] = []
         for index in parts:
             place = self._listed((topic, index), -2, committed=committed)
@@ -307,8 +344,8 @@ class RealCluster:
 
     def committed(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets that a group has committed."""
-        (found,) = self._coordinator(group).ask(OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id=group),))).groups
-        _check(found.error_code, f"group {group!r}")
+        request = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id=group),))
+        found = self._of_group(group, lambda coordinator: coordinator.ask(request).groups[0])
         committed = {}
         for topic in found.topics:
             name = topic.name or self._name(topic.topic_id)
@@ -319,28 +356,37 @@ class RealCluster:
         return committed
 
     async def assigned(self, group: str, members: int = 1) -> None:
-        """Wait until a group has this many members and each knows its whole assignment."""
-        with anyio.fail_after(60):
-            while True:
-                found = self._describe(group)
-                if found is not None and found.group_state == "Stable" and len(found.members) == members:
-                    return
-                await anyio.sleep(_LOOK)
+        """Wait until a group has this many members and each knows its whole assignment.
+
+        The coordinator's last answers to members of the classic protocol may still be on their way. Raises ``TimeoutError`` after
+        60 s of the event loop's time; its text describes the group.
+        """
+        deadline = anyio.current_time() + _PATIENCE
+        while True:
+            # Once, and not until it can tell: what runs in this event loop has to go on meanwhile.
+            found = self._asked(group, partial(_description, group), _NO_SUCH_GROUP)
+            count, settled = (0, False) if found is None else (len(found.members), _is_settled(found))
+            if count == members and settled:
+                return
+            if anyio.current_time() >= deadline:
+                state = "all assigned" if settled else "not all assigned"
+                raise TimeoutError(
+                    f"group {group!r} has {count} members, {state}; {members} were expected within {_PATIENCE:.0f} s"
+                )
+            await anyio.sleep(_LOOK)
 
     def members(self, group: str) -> list[str]:
         """Return the ids of a group's members."""
-        found = self._describe(group)
-        return [] if found is None else [member.member_id for member in found.members]
+        return [member.member_id for member in self._describe(group).members]
 
     def kick(self, group: str, member: str | None = None) -> None:
         """Remove a member from a group, or all: they find out at their next request."""
         found = self._describe(group)
-        for gone in self.members(group) if member is None else [member]:
-            if isinstance(found, DescribedGroup):
-                self._coordinator(group).ask(LeaveGroupRequest(group_id=group, members=(MemberIdentity(member_id=gone),)))
-            else:
-                leaves = ConsumerGroupHeartbeatRequest(group_id=group, member_id=gone, member_epoch=-1)
-                self._coordinator(group).ask(leaves)
+        members = [each.member_id for each in found.members]
+        if member is not None and member not in members:
+            raise no_member(group, member, members)
+        for gone in members if member is None else [member]:
+            self._of_group(group, partial(_removed, found, gone), _GONE)
 
     def close(self) -> None:
         """Close the connections."""
@@ -363,11 +409,14 @@ class RealCluster:
     # --- brokers ---------------------------------------------------------------------------------------------------------------
 
     def _any(self) -> _RealBroker:
-        host, port = self._addresses[0]
-        try:
-            return self._at(host, port)
-        except OSError as error:
-            raise NoBrokersAvailable(f"no broker answers at {host}:{port}: {error!r}") from error
+        """Return a broker, if possible one that is connected: the others may not know yet what it has been asked to do."""
+        failed = []
+        for host, port in sorted(self._addresses, key=lambda each: each not in self._connections):
+            try:
+                return self._at(host, port)
+            except OSError as error:
+                failed.append(f"{host}:{port}: {error!r}")
+        raise NoBrokersAvailable(f"no broker answers at {'; '.join(failed)}")
 
     def _at(self, host: str, port: int) -> _RealBroker:
         known = self._connections.get((host, port))
@@ -378,9 +427,15 @@ class RealCluster:
             self._connections[host, port] = _RealBroker.to(host, port, self._security)
         return self._connections[host, port]
 
-    def _described(self, topic: str) -> MetadataResponseTopic:
+    def _metadata(self, topic: str) -> MetadataResponse:
         request = MetadataRequest(topics=(MetadataRequestTopic(name=topic),), allow_auto_topic_creation=False)
-        return self._any().ask(request).topics[0]
+        return self._any().ask(request)
+
+    def _described(self, topic: str) -> MetadataResponseTopic:
+        return self._metadata(topic).topics[0]
+
+    def _known(self, topic: str) -> MetadataResponseTopic:
+        return _existing(self._described(topic), topic)
 
     def _led(self, topic: str) -> int:
         return len([part for part in self._described(topic).partitions if part.leader_id >= 0])
@@ -389,10 +444,17 @@ class RealCluster:
         return self._any().ask(MetadataRequest(topics=(MetadataRequestTopic(topic_id=topic_id),))).topics[0].name or ""
 
     def _leader(self, topic: str, partition: int) -> _RealBroker:
-        request = MetadataRequest(topics=(MetadataRequestTopic(name=topic),), allow_auto_topic_creation=False)
-        answer = self._any().ask(request)
-        leader = {part.partition_index: part.leader_id for part in answer.topics[0].partitions}[partition]
-        return next(self._at(broker.host, broker.port) for broker in answer.brokers if broker.node_id == leader)
+        found: list[MetadataResponseBroker] = []
+
+        def led() -> bool:
+            answer = self._metadata(topic)
+            described = _existing(answer.topics[0], topic, partition)
+            leaders = [part.leader_id for part in described.partitions if part.partition_index == partition]
+            found.extend(broker for broker in answer.brokers if broker.node_id in leaders)
+            return bool(found)
+
+        _until(led, self.bootstrap)
+        return self._at(found[0].host, found[0].port)
 
     def _coordinator(self, key: str, kind: int = 0) -> _RealBroker:
         request = FindCoordinatorRequest(key_type=kind, coordinator_keys=(key,))
@@ -400,18 +462,35 @@ class RealCluster:
         (found,) = self._any().ask(request).coordinators
         return self._at(found.host, found.port)
 
-    def _describe(self, group: str) -> DescribedGroup | DescribedConsumerGroup | None:
-        connection = self._coordinator(group)
-        if connection.versions.supports(Api.CONSUMER_GROUP_DESCRIBE):
-            (consumer,) = connection.ask(ConsumerGroupDescribeRequest(group_ids=(group,))).groups
-            if not consumer.error_code:
-                return consumer
-        (classic,) = connection.ask(DescribeGroupsRequest(groups=(group,))).groups
-        return None if classic.error_code or classic.group_state == "Dead" else classic
+    def _describe(self, group: str) -> _Described:
+        """Describe a group. One that does not exist is a classic group without members."""
+        return self._of_group(group, partial(_description, group), _NO_SUCH_GROUP)
+
+    def _of_group(self, group: str, ask: Callable[[_RealBroker], A], fine: Collection[int] = ()) -> A:
+        """Ask a group's coordinator: again while it loads the group, or if it has moved. ``fine``: codes that are no errors."""
+        found: list[A] = []
+
+        def tried() -> bool:
+            answer = self._asked(group, ask, fine)
+            if answer is not None:
+                found.append(answer)
+            return answer is not None
+
+        _until(tried, self.bootstrap)
+        return found[0]
+
+    def _asked(self, group: str, ask: Callable[[_RealBroker], A], fine: Collection[int]) -> A | None:
+        """Ask a group's coordinator once; return ``None`` if it cannot tell yet."""
+        answer = ask(self._coordinator(group))
+        if answer.error_code in _RETRY:
+            return None
+        if answer.error_code not in fine:
+            _check(answer.error_code, f"group {group!r}")
+        return answer
 
     def _append(self, topic: str, partition: int, spec: BatchSpec, transaction: str | None = None) -> int:
         data = PartitionProduceData(index=partition, records=spec.encode())
-        topic_id = self._described(topic).topic_id
+        topic_id = self._known(topic).topic_id
         topics = (TopicProduceData(name=topic, topic_id=topic_id, partition_data=(data,)),)
         found: list[int] = []
 
@@ -456,6 +535,7 @@ class RealTransaction:
         """Append records as one batch; return the offset of the first."""
         tp = TopicPartition(topic, partition)
         if tp not in self._sequences:
+            self._cluster.end(tp)  # raises if it is not there; the coordinator would be asked again and again
             request = AddPartitionsToTxnRequest(
                 v3_and_below_transactional_id=self._name,
                 v3_and_below_producer_id=self._id,
@@ -501,6 +581,52 @@ class RealTransaction:
 
         _until(tried, self._cluster.bootstrap)
         return found[0]
+
+
+def _description(group: str, coordinator: _RealBroker) -> _Described:
+    """Ask for each kind of group in turn."""
+    if coordinator.versions.supports(Api.CONSUMER_GROUP_DESCRIBE):
+        (consumer,) = coordinator.ask(ConsumerGroupDescribeRequest(group_ids=(group,))).groups
+        if consumer.error_code not in _OF_ANOTHER_KIND:
+            return consumer
+    if coordinator.versions.supports(Api.SHARE_GROUP_DESCRIBE):
+        (shared,) = coordinator.ask(ShareGroupDescribeRequest(group_ids=(group,))).groups
+        if shared.error_code not in _OF_ANOTHER_KIND:
+            return shared
+    (classic,) = coordinator.ask(DescribeGroupsRequest(groups=(group,))).groups
+    return classic
+
+
+def _removed(group: _Described, member: str, coordinator: _RealBroker) -> _Answer:
+    """Have a member leave, as it would itself."""
+    name = group.group_id
+    if isinstance(group, DescribedConsumerGroup):
+        return coordinator.ask(ConsumerGroupHeartbeatRequest(group_id=name, member_id=member, member_epoch=_LEAVES))
+    if isinstance(group, DescribedShareGroup):
+        return coordinator.ask(ShareGroupHeartbeatRequest(group_id=name, member_id=member, member_epoch=_LEAVES))
+    left = coordinator.ask(LeaveGroupRequest(group_id=name, members=(MemberIdentity(member_id=member),)))
+    return left if left.error_code or not left.members else left.members[0]
+
+
+def _is_settled(group: _Described) -> bool:
+    """Return whether the members have what they should have, and know it."""
+    if isinstance(group, DescribedShareGroup):  # it is stable as soon as it has members, and its first assignment is empty
+        return all(each.member_epoch == group.group_epoch and each.assignment.topic_partitions for each in group.members)
+    if isinstance(group, DescribedGroup) and any(
+        gives_up(group.protocol_data, each.member_metadata, each.member_assignment) for each in group.members
+    ):
+        return False  # another generation follows, in which the others get it
+    return group.group_state == "Stable"
+
+
+def _existing(described: MetadataResponseTopic, topic: str, partition: int | None = None) -> MetadataResponseTopic:
+    """Return what a broker says of a topic. Raises as ``Cluster`` does if there is no such topic or partition."""
+    if described.error_code == _UNKNOWN:
+        raise no_topic(topic)
+    _check(described.error_code, f"topic {topic!r}")
+    if partition is not None:
+        check_index(topic, partition, len(described.partitions))
+    return described
 
 
 def _dotted(config: Mapping[str, object]) -> dict[str, str]:

@@ -104,10 +104,14 @@ class ThreadedCluster:
         done: Future[T] = Future()
 
         def work() -> None:
+            if not done.set_running_or_notify_cancel():
+                return
             try:
-                done.set_result(fn(self.cluster))
-            except Exception as error:
+                result = fn(self.cluster)
+            except BaseException as error:  # what pytest.fail and pytest.skip raise is no Exception
                 done.set_exception(error)
+            else:
+                done.set_result(result)
 
         service.loop.call_soon_threadsafe(work)
         return done

@@ -24,7 +24,7 @@ import kafka_async
 from kafka_async import Breaker, KafkaConsumer, ShareConsumer
 from kafka_async.adapters.otel import ConsumerInstruments
 from kafka_async.application.lifecycle.descriptions import descriptions
-from kafka_async.errors import CoordinatorLoadInProgressError, KafkaError
+from kafka_async.errors import CoordinatorLoadInProgressError, KafkaError, KafkaStorageError
 from kafka_async.testing import HANG, Api, Cluster
 from tests.prometheus import EVERY, Rule, Scrapes, firing_in_promtool
 from tests.virtual import run_virtual_asyncio
@@ -186,6 +186,15 @@ async def not_a_member_any_more(program: Program) -> None:
             await program.watch(6, lambda _: program.produce())
 
 
+async def waiting_for_another_member_to_join(program: Program) -> None:
+    async with program.consumer(group_protocol="classic") as consumer, reading(consumer):
+        await program.watch(1, lambda _: program.produce())
+        end = program.cluster.control(Api.JOIN_GROUP, lambda broker, request: HANG)
+        program.cluster.rebalance("billing")
+        await program.watch(3)
+        end()
+
+
 async def behind(program: Program) -> None:
     async def slow(_: Any) -> None:
         await asyncio.sleep(1)
@@ -270,6 +279,15 @@ async def breaker_open(program: Program) -> None:
         await program.watch(3)
 
 
+async def share_failing(program: Program) -> None:
+    async with program.worker() as consumer, asyncio.TaskGroup() as tasks:
+        work = tasks.create_task(consumer.process(succeed))
+        await program.watch(1)
+        with program.cluster.failing(Api.SHARE_FETCH, KafkaStorageError, None):
+            await program.watch(2)
+        work.cancel()
+
+
 async def share_hanging(program: Program) -> None:
     async with program.worker() as consumer:
         await consumer.getmany(timeout_ms=0)
@@ -312,6 +330,7 @@ STATES: dict[Callable[[Program], Awaitable[None]], set[str]] = {
     stopped: set(),
     stopped_share: set(),
     not_a_member_any_more: set(),
+    waiting_for_another_member_to_join: set(),
     behind: {"KafkaConsumerLags"},
     corrupt: {"KafkaConsumerPartitionStopped"},
     hanging: {"KafkaConsumerHangs"},
@@ -322,6 +341,7 @@ STATES: dict[Callable[[Program], Awaitable[None]], set[str]] = {
     stalled: {"KafkaConsumerHandlerStalled"},
     dead_letters: {"KafkaConsumerWritesDeadLetters"},
     breaker_open: {"KafkaConsumerBreakerOpen"},
+    share_failing: {"KafkaShareConsumerPartitionStopped"},
     share_hanging: {"KafkaShareConsumerHangs"},
     share_without_coordinator: {"KafkaShareConsumerWithoutCoordinator"},
     locks_lost: {"KafkaShareConsumerLosesLocks"},
@@ -358,6 +378,7 @@ def test_prometheus_itself_fires_the_same(state: Callable[[Program], Awaitable[N
     assert firing_in_promtool(PROMTOOL, ALERTS, scraped(state).scrapes, tmp_path) == STATES[state]
 
 
+@pytest.mark.slow
 def test_every_metric_has_a_help_line() -> None:
     lines = scraped(healthy).exported | scraped(healthy_share).exported
     for name, text in descriptions().items():

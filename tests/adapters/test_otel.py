@@ -2,12 +2,14 @@
 
 import asyncio
 import gc
+import subprocess
+import sys
 from typing import Any
 
 import anyio
 import pytest
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import Gauge, InMemoryMetricReader, Sum
+from opentelemetry.sdk.metrics import MeterProvider, ObservableCounter
+from opentelemetry.sdk.metrics.export import AggregationTemporality, Gauge, InMemoryMetricReader, Sum
 
 from kafka_async import ConsumerRecord, ShareConsumer
 from kafka_async.adapters.otel import FRESH, ConsumerInstruments
@@ -26,8 +28,8 @@ Labels = frozenset[tuple[str, Any]]
 class Program:
     """A program with a collector and a clock of its own."""
 
-    def __init__(self) -> None:
-        self.reader = InMemoryMetricReader()
+    def __init__(self, temporality: AggregationTemporality = AggregationTemporality.CUMULATIVE) -> None:
+        self.reader = InMemoryMetricReader(preferred_temporality={ObservableCounter: temporality})
         self.now = 0.0
         meter = MeterProvider(metric_readers=[self.reader]).get_meter("program")
         self.instruments = ConsumerInstruments(meter, clock=lambda: self.now)
@@ -133,6 +135,57 @@ def test_a_consumer_that_is_gone_is_not_observed() -> None:
     assert not program.collect()
 
 
+class Given:
+    """A consumer with these numbers in its metrics."""
+
+    def __init__(self, **totals: float) -> None:
+        self.totals = totals
+
+    def metrics(self) -> dict[str, dict[str, float]]:
+        return {
+            f"consumer-fetch-manager-metrics.{topic}-0": {"records-consumed-total": total} for topic, total in self.totals.items()
+        }
+
+
+def totals(program: Program) -> list[float]:
+    return [value for values in program.collect().values() for value in values.values()]
+
+
+def test_what_a_total_has_grown_by_is_never_less_than_nothing() -> None:
+    program, consumer = Program(AggregationTemporality.DELTA), Given(orders=100)
+    program.instruments.observe(consumer)
+    assert totals(program) == [100]
+    consumer.totals = {}
+    assert totals(program) == []
+    consumer.totals = {"orders": 5}
+    assert totals(program) == [5], "a partition that came back"
+    consumer.totals = {"orders": 8}
+    assert totals(program) == [3]
+
+
+def test_a_consumer_that_is_made_anew_under_the_same_labels_goes_on_with_the_totals() -> None:
+    for temporality, expected in ((AggregationTemporality.DELTA, [7, 1, 2]), (AggregationTemporality.CUMULATIVE, [107, 108, 110])):
+        program, former, next_one = Program(temporality), Given(orders=100), Given(orders=7)
+        program.instruments.observe(former, client_id="billing-1", host="a")
+        assert totals(program) == [100]
+        program.instruments.observe(next_one, host="a", client_id="billing-1")
+        found = totals(program)
+        next_one.totals["orders"] = 8
+        found += totals(program)
+        del former
+        gc.collect()
+        next_one.totals["orders"] = 10
+        assert found + totals(program) == expected
+
+
+def test_a_consumer_that_is_observed_twice_counts_once() -> None:
+    program, consumer = Program(), Given(orders=100)
+    program.instruments.observe(consumer, client_id="billing-1")
+    assert totals(program) == [100]
+    program.instruments.observe(consumer, client_id="billing-1")
+    assert totals(program) == [100]
+
+
 @virtual
 async def test_what_processing_shows_is_collected() -> None:
     cluster, program = FakeCluster(), Program()
@@ -156,3 +209,43 @@ async def test_what_processing_shows_is_collected() -> None:
     assert len(processing) == len(NOTHING.metrics())
     assert processing["attempt.total"][frozenset()] == 30
     assert processing["skipped.total"][frozenset()] == 1
+
+
+@pytest.mark.brokers
+def test_a_process_that_is_forked_while_a_collector_is_at_work_can_collect() -> None:
+    program = """
+import os, signal, threading
+from opentelemetry.metrics import CallbackOptions
+from kafka_async.adapters.otel import ConsumerInstruments
+
+class Meter:
+    callbacks = []
+
+    def create_observable_gauge(self, name, callbacks, description):
+        self.callbacks += callbacks
+
+    create_observable_counter = create_observable_gauge
+
+class Consumer:
+    def __init__(self, work):
+        self.metrics = lambda: work() or {}
+
+begun, gate = threading.Event(), threading.Event()
+slow, other = Consumer(lambda: (begun.set(), gate.wait()) and None), Consumer(lambda: None)
+instruments = ConsumerInstruments(Meter())
+instruments.observe(slow)
+collector = threading.Thread(target=lambda: list(Meter.callbacks[0](CallbackOptions())))
+collector.start()
+begun.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(10)
+    slow.metrics = lambda: {}
+    list(Meter.callbacks[0](CallbackOptions()))
+    os._exit(0)
+gate.set()
+collector.join()
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=False, timeout=60)  # noqa: S603 - our own program
+    assert done.returncode == 0

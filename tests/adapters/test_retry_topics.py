@@ -120,6 +120,7 @@ def test_a_dead_letter_says_where_the_record_was_first() -> None:
     assert not any(name.startswith("retry-") for name in headers)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=9)), max_size=5),
     st.none() | st.binary(max_size=9),

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -67,6 +68,71 @@ def test_a_program_that_ends_well_in_spite_of_sigterm_has_ended_well() -> None:
         return 4
 
     assert run(insists()) == 3
+
+
+@pytest.mark.parametrize(("error", "expected"), [(asyncio.CancelledError, SystemExit), (LookupError, LookupError)])
+def test_tasks_that_are_ending_are_waited_for_when_another_one_has_ended_the_program(
+    error: type[BaseException], expected: type[BaseException]
+) -> None:
+    seen: list[str] = []
+
+    async def quick() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise error from None
+
+    async def slow() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            for _ in range(100):
+                await asyncio.sleep(0)
+            seen.append("drained")
+
+    async def main() -> None:
+        asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGTERM)
+        await asyncio.gather(quick(), slow())
+
+    with pytest.raises(expected):
+        run(main())
+    assert seen == ["drained"]
+
+
+def test_a_task_that_was_cancelled_long_before_the_signal_is_not_waited_for() -> None:
+    seen: list[str] = []
+
+    async def goes_on() -> None:
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            seen.append("ended")
+
+    async def main() -> None:
+        task = asyncio.create_task(goes_on())
+        await asyncio.sleep(0)
+        task.cancel()
+        await _leaves(seen)
+
+    with pytest.raises(SystemExit):
+        run(main())
+    assert seen == ["left", "ended"]
+
+
+def test_sigterm_is_why_a_program_ends_whose_tasks_end_well() -> None:
+    async def closes() -> None:
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+    async def main() -> None:
+        asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGTERM)
+        await asyncio.gather(closes(), closes())
+
+    with pytest.raises(SystemExit) as ended:
+        run(main())
+    assert ended.value.code == 143
 
 
 def test_a_cancellation_of_the_programs_own_is_one() -> None:

@@ -2,22 +2,28 @@
 
 import functools
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import anyio
 import pytest
 
 from kafka_async import ConsumerInterceptor, ConsumerRebalanceListener, ConsumerState, TopicPartition
+from kafka_async.adapters import sync
 from kafka_async.adapters.sync import Processing
 from kafka_async.application.callbacks import Batch
-from kafka_async.errors import IllegalStateError, ProcessingError
+from kafka_async.application.lifecycle.runtime import ThreadRuntime
+from kafka_async.errors import ConsumerStoppedError, CoordinatorLoadInProgressError, IllegalStateError, ProcessingError
 from kafka_async.sync import KafkaConsumer, ShareConsumer
 from kafka_async.testing import HANG, Api, Cluster, ThreadedCluster
 
 PATIENCE = 20.0
+PARTITION = TopicPartition("t", 0)
 both = pytest.mark.parametrize("made", [KafkaConsumer, ShareConsumer])
 
 
@@ -60,9 +66,16 @@ def answers(consumer: Any) -> None:
     """Ask all that a health check may want to know."""
     assert consumer.ready
     assert consumer.alive
+    assert consumer.assigned_once
     assert consumer.subscription() == frozenset({"t"})
     assert consumer.statistics().state is consumer.state
     assert consumer.metrics()
+    if isinstance(consumer, KafkaConsumer):
+        assert consumer.assignment() == {PARTITION}
+        assert consumer.paused() == set()
+        assert consumer.highwater(PARTITION) == consumer.last_stable_offset(PARTITION) == 1
+        assert consumer.last_poll_timestamp(PARTITION) is not None
+        assert consumer.group_metadata().group_id == "g"
 
 
 @both
@@ -125,8 +138,9 @@ def test_control_c_ends_processing_that_cannot_begin(cluster: Cluster, brokers: 
         asked.wait(PATIENCE)
         signal.pthread_kill(main, signal.SIGINT)
 
-    with KafkaConsumer(bootstrap_servers=brokers, group_id="g") as consumer:
+    with KafkaConsumer(bootstrap_servers=brokers, group_id="g", enable_auto_commit=False) as consumer:
         consumer.assign([TopicPartition("t", 0)])
+        consumer.position(TopicPartition("t", 0))  # for which offsets are asked for, too
         end = cluster.control(Api.OFFSET_FETCH, never, keep=True)
         user = threading.Thread(target=interrupt)
         user.start()
@@ -137,6 +151,31 @@ def test_control_c_ends_processing_that_cannot_begin(cluster: Cluster, brokers: 
         user.join()
         end()
         assert not is_taken(consumer)
+
+
+def test_another_thread_stops_a_consumer_whose_processing_cannot_begin(cluster: Cluster, brokers: str) -> None:
+    """The consumer is lent to the event loop of that already: there was an error, and the member stayed."""
+    asked = threading.Event()
+
+    def not_yet(broker: int, request: Any) -> object:
+        asked.set()
+        return CoordinatorLoadInProgressError
+
+    def stop() -> None:
+        asked.wait(PATIENCE)
+        consumer.stop(timeout_ms=4000)
+
+    options: dict[str, Any] = {"group_protocol": "classic", "partition_assignment_strategy": "range"}
+    with KafkaConsumer("t", bootstrap_servers=brokers, group_id="g", auto_offset_reset="earliest", **options) as consumer:
+        consumer.getone()
+        cluster.control(Api.OFFSET_FETCH, not_yet, keep=True)
+        with ThreadPoolExecutor(1) as pool:
+            stopped = pool.submit(stop)
+            with pytest.raises(ConsumerStoppedError):
+                consumer.process(lambda record: None)
+            stopped.result(PATIENCE)
+        assert consumer.state is ConsumerState.CLOSED
+        assert cluster.members("g") == []
 
 
 # --- processing that is over ---------------------------------------------------------------------------------------------------
@@ -276,3 +315,171 @@ def test_a_listener_that_needs_an_event_loop_is_refused_and_the_subscription_sta
     assert consumer.subscription() == frozenset({"t"})
     consumer.subscribe(["u"], listener=ConsumerRebalanceListener())
     assert consumer.subscription() == frozenset({"u"})
+
+
+@pytest.mark.brokers
+def test_a_thread_goes_on_consuming_after_the_main_thread_has_ended(brokers: str) -> None:
+    servers = brokers.replace("127.0.0.1", "localhost")  # a name, to be looked up
+    program = f"""
+import threading
+from kafka_async.sync import KafkaConsumer
+
+def work():
+    threading.main_thread().join()
+    with KafkaConsumer("t", bootstrap_servers="{servers}", auto_offset_reset="earliest") as consumer:
+        print(consumer.getone().value)
+
+threading.Thread(target=work).start()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=False)  # noqa: S603
+    assert (done.returncode, done.stdout) == (0, "b'0'\n"), done.stderr
+
+
+@pytest.mark.brokers
+def test_a_thread_makes_an_asyncio_consumer_after_the_main_thread_has_ended(brokers: str) -> None:
+    servers = brokers.replace("127.0.0.1", "localhost")
+    program = f"""
+import asyncio, threading
+from kafka_async import KafkaConsumer
+
+async def read():
+    async with KafkaConsumer("t", bootstrap_servers="{servers}", auto_offset_reset="earliest") as consumer:
+        print((await consumer.getone()).value)
+
+def work():
+    threading.main_thread().join()
+    asyncio.run(read())
+
+threading.Thread(target=work).start()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=False)  # noqa: S603
+    assert (done.returncode, done.stdout, done.stderr) == (0, "b'0'\n", "")
+
+
+@pytest.mark.brokers
+def test_a_consumer_is_stopped_at_the_exit_though_no_thread_starts_any_more(cluster: Cluster, brokers: str) -> None:
+    """Python 3.12.1, for one, starts none there."""
+    program = f"""
+import atexit, threading
+from kafka_async.sync import KafkaConsumer
+
+consumer = KafkaConsumer("t", bootstrap_servers="{brokers}", group_id="g", auto_offset_reset="earliest")
+consumer.start()
+print(consumer.getone().value)
+
+def at_exit():
+    threading.stack_size(2**48)
+    consumer.stop()
+
+atexit.register(at_exit)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=False)  # noqa: S603
+    assert (done.returncode, done.stdout, done.stderr) == (0, "b'0'\n", "")
+    assert cluster.committed("g")[TopicPartition("t", 0)].offset == 1
+    assert cluster.members("g") == []
+
+
+@pytest.mark.slow  # waits for some seconds
+@both
+def test_stop_takes_no_longer_than_it_may_though_another_thread_does_not_leave(made: Any, cluster: Cluster, brokers: str) -> None:
+    """A stop that waits for that thread has less time for the rest, which a network that is down uses up."""
+    inside, goes_on = threading.Event(), threading.Event()
+
+    def deserialize(data: bytes) -> bytes:
+        inside.set()
+        goes_on.wait(PATIENCE)
+        return data
+
+    options = {"auto_offset_reset": "earliest"} if made is KafkaConsumer else {}
+    consumer = made("t", bootstrap_servers=brokers, group_id="g", value_deserializer=deserialize, **options)
+    consumer.start()
+    reader = threading.Thread(target=consumer.getmany, kwargs={"timeout_ms": PATIENCE * 1000})
+    reader.start()
+    try:
+        assert inside.wait(PATIENCE)
+        cluster.half_open()
+        began = time.monotonic()
+        consumer.stop(timeout_ms=10_000)
+        assert time.monotonic() - began < 12  # 12.5 if it took the time twice
+    finally:
+        goes_on.set()
+        reader.join(PATIENCE)
+
+
+@both
+@pytest.mark.parametrize("before", [True, False])
+def test_a_consumer_that_is_stopped_as_its_thread_is_launched_says_so_and_leaves_no_thread(
+    made: Any, before: bool, brokers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer, launch, running = consumer_of(made, brokers), ThreadRuntime.launch, set(threading.enumerate())
+
+    def stopped(runtime: ThreadRuntime, loop: Any) -> None:
+        """Launch as another thread stops the consumer."""
+        if before:
+            consumer.stop()
+        launch(runtime, loop)
+        if not before:
+            consumer.stop()
+
+    monkeypatch.setattr(ThreadRuntime, "launch", stopped)
+    with pytest.raises(ConsumerStoppedError, match="while it started"):
+        consumer.start()
+    assert consumer.state is ConsumerState.CLOSED
+    assert not [thread for thread in set(threading.enumerate()) - running if "background" in thread.name]
+
+
+@both
+def test_a_start_and_a_stop_by_another_thread_as_the_thread_is_launched_do_not_wait_for_each_other(
+    made: Any, brokers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer, launch, running = consumer_of(made, brokers), ThreadRuntime.launch, set(threading.enumerate())
+    stopper = threading.Thread(target=consumer.stop)
+
+    def stopped(runtime: ThreadRuntime, loop: Any) -> None:
+        launch(runtime, loop)
+        stopper.start()
+        until(lambda: bool(consumer.state is ConsumerState.CLOSED))
+
+    monkeypatch.setattr(ThreadRuntime, "launch", stopped)
+    monkeypatch.setattr(sync, "LEAVE_TIME", 60.0)
+    began = time.monotonic()
+    with pytest.raises(ConsumerStoppedError, match="while it started"):
+        consumer.start()
+    stopper.join(PATIENCE)
+    assert time.monotonic() - began < 12  # 15, half of the stop, if each waited for the other
+    assert consumer.state is ConsumerState.CLOSED
+    assert not [thread for thread in set(threading.enumerate()) - running if "background" in thread.name]
+
+
+@both
+@pytest.mark.parametrize("waits_for", ["topic", "group"])
+def test_a_start_that_waits_ends_at_once_as_another_thread_stops_the_consumer(
+    made: Any, waits_for: str, cluster: Cluster, brokers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sync, "LEAVE_TIME", 60.0)
+    running, asked, errors = set(threading.enumerate()), threading.Event(), list[str]()
+
+    def answer(broker: int, request: Any) -> object:
+        asked.set()
+        return CoordinatorLoadInProgressError if getattr(request, "member_epoch", -1) >= 0 else None
+
+    for api in (Api.METADATA,) if waits_for == "topic" else (Api.SHARE_GROUP_HEARTBEAT, Api.CONSUMER_GROUP_HEARTBEAT):
+        cluster.control(api, answer, keep=True)
+    consumer = made("missing" if waits_for == "topic" else "t", bootstrap_servers=brokers, group_id="g")
+
+    def start() -> None:
+        try:
+            consumer.start()
+        except ConsumerStoppedError as error:
+            errors.append(str(error))
+
+    starter = threading.Thread(target=start)
+    starter.start()
+    assert asked.wait(PATIENCE)
+    until(lambda: bool(consumer.state is ConsumerState.STARTING))  # the background asks as soon as it runs
+    began = time.monotonic()
+    consumer.stop()
+    starter.join(PATIENCE)
+    assert time.monotonic() - began < 12  # 15, half of the stop, if each waits for the other
+    assert errors == ["the consumer is stopping"]
+    assert not [thread for thread in set(threading.enumerate()) - running if "background" in thread.name]

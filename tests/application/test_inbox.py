@@ -38,8 +38,29 @@ def _inbox() -> tuple[EventHandler, Inbox]:
     return handler, Inbox(handler, GroupMetadata(group_id="g", group_instance_id=None))
 
 
-def _group(kind: type[GroupChanged], generation: int) -> GroupChanged:
-    return kind(member_id="m", generation=generation, state=ConsumerState.STEADY, coordinator=None)
+def _group(kind: type[GroupChanged], generation: int, subscription: int = 0) -> GroupChanged:
+    return kind(member_id="m", generation=generation, state=ConsumerState.STEADY, coordinator=None, subscription=subscription)
+
+
+def test_what_is_said_of_a_group_before_the_background_has_come_to_a_new_subscription_is_not_about_that() -> None:
+    handler, inbox = _inbox()
+    first = inbox.subscribe(joins=True)
+    handler.publish(_group(GroupChanged, 1, first))
+    inbox.sort()
+    assert inbox.group_state is ConsumerState.STEADY
+    unsubscribed, second = inbox.subscribe(leaves=True), inbox.subscribe(joins=True)
+    seen = [inbox.group_state]
+    for number in (first, unsubscribed, second):
+        handler.publish(_group(GroupChanged, 1, number))
+        inbox.sort()
+        seen.append(inbox.group_state)
+    assert seen == [ConsumerState.JOINING] * 3 + [ConsumerState.STEADY]
+    inbox.subscribe(joins=True)
+    assert inbox.group_state is ConsumerState.STEADY
+    inbox.subscribe(leaves=True)
+    handler.publish(_group(GroupChanged, 1, second))
+    inbox.sort()
+    assert inbox.group_state is None
 
 
 def test_two_threads_that_ask_see_no_older_generation_after_a_newer_one() -> None:

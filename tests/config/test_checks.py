@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from kafka_async.values import evolve
+
 from .support import PEM, SECRET, config, refusal
 
 
@@ -68,6 +70,22 @@ def test_a_bad_secret_is_named_and_not_shown(option: str, value: Any) -> None:
 )
 def test_text_in_place_of_a_file_names_the_option_for_text(option: str, other: str) -> None:
     assert f"expected the path of a file (PEM text goes into {other})" in refusal(**{option: PEM})
+
+
+@pytest.mark.parametrize("option", ["ssl_truststore_certificates", "ssl_keystore_certificate_chain", "ssl_keystore_key"])
+def test_pem_text_in_lines_stays_as_it_is_and_others_become_such(option: str) -> None:
+    block = f"-----BEGIN X509 CRL-----\n{'Aa+/' * 16}\n{'Aa0=' * 3}\n-----END X509 CRL-----\n"
+    old = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,AA\n\nAa==\n-----END RSA PRIVATE KEY-----"
+    kept = f"one\n{block}two\n{block}{block}{old}", "-----BEGIN nothing"
+    for given, meant in [(whole, whole) for whole in kept] + [
+        (block.replace("\n", ""), block),
+        (block.replace("\n", " ") * 2, f"{block}\n{block}"),
+        (f"one {block}", f"one \n{block}"),
+    ]:
+        options: dict[str, Any] = {"ssl_keystore_key": block, "ssl_keystore_certificate_chain": block, option: given}
+        made = config(security_protocol="SSL", **options)
+        assert getattr(made, option) == meant
+        assert getattr(evolve(made), option) == meant
 
 
 def test_a_password_in_an_address_does_not_show() -> None:

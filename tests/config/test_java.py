@@ -28,6 +28,15 @@ def test_a_file_of_javas_is_read_with_its_words(written: Any) -> None:
     assert SECRET not in repr(made)
 
 
+def test_pem_text_over_several_lines_is_text_with_blanks_in_place_of_their_ends(written: Any) -> None:
+    pem = f"-----BEGIN CERTIFICATE-----\n{'Aa+/' * 16}\nAa0=\n-----END CERTIFICATE-----\n"
+    lines = " \\\n".join(pem.splitlines())
+    made = ConsumerConfig.from_properties(
+        written(f"security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.certificates={lines}")
+    )
+    assert made.ssl_truststore_certificates == pem
+
+
 @pytest.mark.parametrize(
     ("text", "option", "value"),
     [
@@ -74,8 +83,9 @@ sasl.oauthbearer.assertion.claim.jti.include=true
 
 
 def test_a_class_that_asks_otherwise_is_refused(written: Any) -> None:
+    path = written(f"security.protocol=SASL_SSL\nsasl.oauthbearer.jwt.retriever.class={PACKAGE}.oauthbearer.FileJwtRetriever")
     with pytest.raises(KafkaConfigurationError, match=r"jwt\.retriever\.class is not supported: Java classes are not loaded"):
-        ConsumerConfig.from_properties(written(f"sasl.oauthbearer.jwt.retriever.class={PACKAGE}.oauthbearer.FileJwtRetriever"))
+        ConsumerConfig.from_properties(path)
 
 
 def test_an_option_of_producers_that_a_program_gives_is_refused_as_one() -> None:

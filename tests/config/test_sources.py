@@ -184,6 +184,54 @@ def test_what_the_program_gives_wins_over_what_is_refused_in_a_file(
         ConsumerConfig.from_properties(path)
 
 
+@pytest.mark.parametrize(
+    ("line", "given"),
+    [("", {}), ("security.protocol=plaintext", {}), ("security.protocol=SASL_SSL", {"security_protocol": "PLAINTEXT"})],
+    ids=["default", "file", "program"],
+)
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (OF_AWS, "sasl.client.callback.handler.class, sasl.jaas.config, sasl.mechanism"),
+        (OF_KERBEROS, "sasl.jaas.config"),
+        (BOTH_JKS, "ssl.keystore.location, ssl.keystore.password, ssl.truststore.location, ssl.truststore.password"),
+        ("ssl.engine.factory.class=com.example.Tls", "ssl.engine.factory.class"),
+        ("ssl.cafile=/nowhere/ca.pem\nssl.key.password=x", "ssl.cafile, ssl.key.password"),
+    ],
+)
+def test_one_option_turns_tls_and_sasl_of_a_file_off(text: str, named: str, line: str, given: dict[str, Any], written: Any) -> None:
+    """As with Java's client, which does not look at the other lines then."""
+    lines = [each for each in text.splitlines() if not each.startswith("security.protocol")]
+    path = written("\n".join(("group.id=a", *lines, line)))
+    with pytest.warns(UserWarning, match="no effect") as caught:
+        config = ConsumerConfig.from_properties(path, **given)
+    (warning,) = caught
+    assert str(warning.message) == f"{path}: no effect with security_protocol='PLAINTEXT': {named}"
+    assert warning.filename == __file__
+    assert (config.group_id, config.security_protocol) == ("a", "PLAINTEXT")
+    assert config.given == ({"group_id", "security_protocol"} if line else {"group_id"})
+
+
+def test_what_is_given_beside_a_line_that_has_no_effect_is_named_once(written: Any) -> None:
+    path = written(f"{JKS}ssl.ciphers=HIGH")
+    with pytest.warns(UserWarning, match="no effect") as caught:
+        ConsumerConfig.from_properties(path, security_protocol="PLAINTEXT", ssl_cafile="/etc/ca.pem", ssl_ciphers="LOW")
+    (warning,) = caught
+    assert str(warning.message) == "no effect with security_protocol='PLAINTEXT': ssl_cafile, ssl_ciphers"
+
+
+def test_lines_that_say_what_holds_anyway_are_no_reason_to_warn(written: Any) -> None:
+    defaults = "ssl.endpoint.identification.algorithm=https\nssl.keystore.type=JKS\nssl.truststore.location=\nsasl.mechanism=GSSAPI"
+    assert ConsumerConfig.from_properties(written(f"group.id=a\n{defaults}")).given == {"group_id"}
+
+
+@pytest.mark.parametrize("line", ["", "security.protocol=PLAINTEXT\n"])
+def test_what_a_line_of_tls_means_depends_on_the_protocol_that_the_program_gives(line: str, written: Any) -> None:
+    path = written(f"{line}ssl.endpoint.identification.algorithm=")
+    config = ConsumerConfig.from_properties(path, security_protocol="SSL")
+    assert (config.security_protocol, config.ssl_check_hostname) == ("SSL", False)
+
+
 def test_a_login_of_a_file_is_completed_by_what_the_program_gives(written: Any) -> None:
     path = written(
         "security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-256\n"
@@ -214,7 +262,7 @@ def test_a_file_is_utf8_or_else_what_java_reads(written: Any) -> None:
         ("max.poll.records=many", ValueError, r"client\.properties: max\.poll\.records='many': expected an integer"),
         ("session.timeout.ms=0", ValueError, "session_timeout_ms=0: expected an integer from 1"),
         (
-            f"ssl.truststore.location={SECRET}",
+            f"security.protocol=SSL\nssl.truststore.location={SECRET}",
             KafkaConfigurationError,
             r"ssl\.truststore\.location: the file cannot be read",
         ),
@@ -222,17 +270,21 @@ def test_a_file_is_utf8_or_else_what_java_reads(written: Any) -> None:
         (f"interceptor.classes=com.example.{SECRET}", KafkaConfigurationError, "give interceptors in the program"),
         (f"config.providers={SECRET}", KafkaConfigurationError, "config.providers is not supported: write the value itself"),
         (
-            f"sasl.jaas.config={PACKAGE}.plain.PlainLoginModule required {SECRET};",
+            f"security.protocol=SASL_SSL\nsasl.jaas.config={PACKAGE}.plain.PlainLoginModule required {SECRET};",
             KafkaConfigurationError,
             r"sasl\.jaas\.config: character",
         ),
         (
-            f"sasl.login.callback.handler.class={SECRET}",
+            f"security.protocol=SASL_SSL\nsasl.login.callback.handler.class={SECRET}",
             KafkaConfigurationError,
             "use the option sasl_oauth_token_provider in the program",
         ),
         (rf"sasl.plain.password={SECRET}\u1", ValueError, "line 1: expected four hexadecimal digits"),
-        (f"sasl.oauthbearer.extensions={SECRET}", ValueError, r"sasl\.oauthbearer\.extensions: expected JSON"),
+        (
+            f"security.protocol=SASL_SSL\nsasl.oauthbearer.extensions={SECRET}",
+            ValueError,
+            r"sasl\.oauthbearer\.extensions: expected JSON",
+        ),
         (SECRET, TypeError, r"unknown option \(not shown, because it may be a secret\); expected option=value on each line"),
         (f"2{SECRET} horse", TypeError, r"unknown option \(not shown, because it may be a secret\)"),
         ("acks=all\nlinger.mss=5", TypeError, "unknown option 'linger.mss'"),

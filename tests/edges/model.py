@@ -445,6 +445,8 @@ class Model:
             if partition not in starts:
                 self._left[partition] = left = Left(cursor.position, cursor.starts, False, ANOTHER_LIFE, cursor.asked)
                 left.most, left.owed, left.back = cursor.most, cursor.owed, cursor.back
+                if (before := self.parting.get(partition)) is not None:  # the place that was sought meanwhile may be committed
+                    before.least, before.back = min(before.least, cursor.back), min(before.back, cursor.back)
         self.cursors = {tp: self.cursors.get(tp) or self._fresh(tp, start, owed=owed) for tp, start in starts.items()}
 
     def others_committed(self, partition: TopicPartition, offset: int) -> None:

@@ -44,6 +44,9 @@ FOUND = {
     "what was assigned by hand while unsubscribe gave partitions up is gone with the next unsubscribe": Program(
         (Call("reassign", offset=3), Call("resubscribe"))
     ),
+    "where it was sought in what was assigned by hand while unsubscribe gave partitions up is committed": Program(
+        (Read("iterate"), Call("reassign"), Call("seek_to_timestamp"), Call("resubscribe")), protocol="consumer", listener=1.0
+    ),
     "what a group took away can be committed once it is assigned by hand": Program(
         (
             Event("taken_and_given_back", 1, wait=0.1),
@@ -83,6 +86,9 @@ FOUND = {
         ),
         protocol="cooperative",
         schedule=179,
+    ),
+    "what unsubscribe commits is stored though the generation ends meanwhile": Program(
+        (Read("getarrow"), Call("enforce_rebalance"), End("unsubscribe_and_stop")), protocol="cooperative"
     ),
     "what a task has in hand of a topic that was made anew is not committed by another one that stops": Program(
         (

@@ -170,11 +170,8 @@ class Soak:
             except KafkaError:
                 self._begin_anew()
         self.consumer.metrics()  # has the events counted that were kept for that, 256 at most
-        network = self.cluster.network
-        network.transports[:] = network.live()
-        network.attempts.clear()
         self.cluster.requests.clear()
-        return Measure.take(len(network.transports))
+        return Measure.take(len(self.cluster.network.live()))
 
     def _node(self) -> int:
         return self.random.choice(sorted(self.cluster.brokers))

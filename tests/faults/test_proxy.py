@@ -75,6 +75,7 @@ async def connected() -> AsyncIterator[Client]:
             server.close()
 
 
+@pytest.mark.slow
 async def test_bytes_pass_unchanged_whole_and_in_pieces() -> None:
     async with connected() as client:
         client.send(1)

@@ -1,20 +1,25 @@
 """Where a scenario takes place, on the simulated cluster or on real brokers, and what scenarios have in common."""
 
+import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import anyio
 import anyio.lowlevel
+import pytest
 from attrs import define, field
 
 from kafka_async import KafkaConsumer, TopicPartition
 from kafka_async.application.share.consumer import ShareConsumer
 from kafka_async.errors import KafkaError
+from kafka_async.testing import Cluster, RealCluster
+from tests.virtual import run_virtual_asyncio
 
 PATIENCE: Final = 45.0
 """Seconds for which a scenario waits."""
+_AT_ONCE: Final = 6
 _numbers = itertools.count()
 
 
@@ -93,6 +98,9 @@ class Ownership:
         return {tp.partition: (offset.offset, offset.metadata) for tp, offset in self.cluster.committed(self.g).items()}
 
 
+Scenario = Callable[[Ownership], Awaitable[Any]]
+
+
 async def read(consumer: KafkaConsumer[Any, Any], count: int, seconds: float = PATIENCE) -> list[Any]:
     """Read so many values."""
     found: list[Any] = []
@@ -152,3 +160,38 @@ async def settled(consumer: ShareConsumer[Any, Any]) -> list[str]:
 
 def told(records: list[Any]) -> list[tuple[int, str, int]]:
     return [(record.offset, record.value.decode(), record.delivery_count) for record in records]
+
+
+def transactions(p: Ownership) -> None:
+    p.filled("before")
+    with p.cluster.transaction() as writing:
+        writing.produce(p.t, "committed")
+    with pytest.raises(ZeroDivisionError), p.cluster.transaction() as writing:
+        raise ZeroDivisionError(writing.produce(p.t, "aborted"))
+    p.cluster.produce(p.t, value="after", partition=0)
+
+
+async def on_real(bootstrap: str, scenarios: Mapping[str, Scenario]) -> dict[str, Any]:
+    """Run scenarios on real brokers, some at a time; return what each returned or raised."""
+    found: dict[str, Any] = {}
+    limit = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(name: str) -> None:
+        async with limit, RealCluster(bootstrap) as cluster:
+            try:
+                found[name] = await scenarios[name](Ownership(cluster))
+            except Exception as error:
+                found[name] = error
+
+    await asyncio.gather(*map(one, scenarios))
+    return found
+
+
+def on_simulated(scenario: Scenario) -> Any:
+    """Run a scenario on a simulated cluster of its own; return what it returned."""
+
+    async def simulated() -> Any:
+        async with asyncio.timeout(1000):
+            return await scenario(Ownership(Cluster()))
+
+    return run_virtual_asyncio(simulated)

@@ -39,13 +39,19 @@ async def test_commits_in_every_form_are_read_back(kafka_cluster3: KafkaCluster,
         assert group.committed() == {0: 10, 1: 10, 2: 10}
         epochs = {partition: found and found.leader_epoch for partition, found in (await consumer.committed_offsets()).items()}
         assert epochs == {zero: 0, one: 0, two: 0}
+        await consumer.commit({zero: 10, one: (10, "note"), two: 9})
+        assert await consumer.committed_offsets() == {
+            zero: OffsetAndMetadata(10, "", 0),
+            one: OffsetAndMetadata(10, "note", 0),
+            two: OffsetAndMetadata(9),
+        }
         with pytest.raises(ValueError, match="not empty"):
             await consumer.commit({})
         with pytest.raises(IllegalStateError, match="not assigned"):
             await consumer.commit({TopicPartition(topic, 7): 1})
         with pytest.raises(ValueError, match="-1"):
             await consumer.commit({zero: -1})
-    assert group.committed() == {0: 10, 1: 10, 2: 10}
+    assert group.committed() == {0: 10, 1: 10, 2: 9}
 
 
 async def test_commits_need_a_group(kafka_cluster3: KafkaCluster) -> None:

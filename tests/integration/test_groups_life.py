@@ -118,6 +118,18 @@ async def test_static_members_come_back_without_a_rebalance(kafka_cluster3: Kafk
         assert stays.journal.entries == noted
 
 
+@both
+async def test_a_static_member_that_subscribes_anew_at_once_stays_one(kafka_cluster3: KafkaCluster, protocol: str) -> None:
+    topic, other = new_topic(kafka_cluster3, 2), new_topic(kafka_cluster3, 2)
+    group = new_group(kafka_cluster3, protocol)
+    async with group.member(topic, group_instance_id="one") as consumer:
+        for wanted in (other, topic, topic):
+            consumer.unsubscribe()
+            consumer.subscribe([wanted])
+            produced = kafka_cluster3.produce(wanted, 10, partitions=2)
+            assert offsets(await read(consumer, 10)) == produced.offsets
+
+
 async def test_a_second_static_member_of_a_name_ends_the_first_in_the_classic_protocol(kafka_cluster3: KafkaCluster) -> None:
     topic = new_topic(kafka_cluster3, 2)
     group = new_group(kafka_cluster3, "classic")

@@ -4,12 +4,13 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
-from kafka_async import Reject, Retry, TopicPartition
+from kafka_async import ConsumerRebalanceListener, Reject, Retry, TopicPartition
 from kafka_async.errors import IllegalStateError, ProcessingError
 from kafka_async.sync import KafkaConsumer
 from tests.brokers import KafkaCluster
@@ -235,3 +236,70 @@ async def _handle(record: Record) -> None:
 def test_coroutine_functions_are_refused_before_anything_runs(kafka44: KafkaCluster, how: Any) -> None:
     with member(new_group(kafka44, "consumer"), "orders") as consumer, pytest.raises(TypeError, match="plain function"):
         consumer.processing(**how)
+
+
+class Uses(ConsumerRebalanceListener):
+    """A listener that uses the consumer while ``process`` has it: it keeps offsets of its own, and takes its time."""
+
+    def __init__(self) -> None:
+        self.consumer: KafkaConsumer[Any, Any] | None = None
+        self.kept: dict[TopicPartition, int] = {}
+        self.wrong: list[BaseException] = []
+
+    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        for partition in assigned:
+            if partition in self.kept:
+                self.use(partial(self.reader.seek, partition, self.kept[partition]))
+
+    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        self.use(self.reader.commit)
+        time.sleep(0.3)
+        for partition in revoked:
+            self.use(partial(self.keep, partition))
+
+    def keep(self, partition: TopicPartition) -> None:
+        self.kept[partition] = self.reader.position(partition)
+
+    @property
+    def reader(self) -> "KafkaConsumer[Any, Any]":
+        assert self.consumer is not None
+        return self.consumer
+
+    def use(self, function: Callable[[], object]) -> None:
+        try:
+            function()
+        except BaseException as error:
+            self.wrong.append(error)
+            raise
+
+
+@both
+def test_a_listener_uses_the_consumer_while_members_come_and_go_and_one_stops_meanwhile(
+    kafka44: KafkaCluster, protocol: str
+) -> None:
+    topic, group, work = fill(kafka44, 2000, partitions=4), new_group(kafka44, protocol), Threads(0.001)
+    listeners = [Uses(), Uses()]
+
+    def run(listener: Uses, consumer: "KafkaConsumer[Any, Any]") -> None:
+        with consumer:
+            consumer.process(work, concurrency=4)
+
+    consumers = []
+    for listener in listeners:
+        consumer = member(group, topic)
+        consumer.subscribe([topic], listener=listener)
+        listener.consumer = consumer
+        consumers.append(consumer)
+    threads = [threading.Thread(target=run, args=pair) for pair in zip(listeners, consumers, strict=True)]
+    threads[0].start()
+    until(lambda: len(work.done) > 100)
+    threads[1].start()
+    until(lambda: all(consumer.assignment() for consumer in consumers))
+    consumers[0].stop()
+    threads[0].join(PATIENCE)
+    until(lambda: len(set(work.done)) == 2000)
+    consumers[1].stop()
+    threads[1].join(PATIENCE)
+    assert not any(thread.is_alive() for thread in threads)
+    assert [listener.wrong for listener in listeners] == [[], []]
+    assert listeners[0].kept, "partitions were revoked while it processed"

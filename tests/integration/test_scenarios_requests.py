@@ -688,6 +688,41 @@ async def assignors_of_the_broker(p: Ownership, ask: Ask) -> Any:
     return [*found, shares, group.assignor_name, hosts]
 
 
+@scenario
+async def an_instance_id_is_released_before_anybody_takes_it_again_even_its_own_member(p: Ownership, ask: Ask) -> Any:
+    p.filled("a", partitions=2)
+    one, other = "AAAAAAAAAAAAAAAAAAAAAA", "BBBBBBBBBBBBBBBBBBBBBB"
+    first = await beat(p, ask, member_id=one, instance_id="i")
+    while parts(first) != [0, 1]:  # computed once a second
+        epoch = first.member_epoch
+        first = await beat(p, ask, member_id=one, instance_id="i", member_epoch=epoch, topic_partitions=None)
+        await asyncio.sleep(0.1)
+    said = [
+        (one, 0),
+        (other, 0),
+        (other, -2),
+        (other, -1),
+        (one, -2),
+        (one, -2),
+        (one, 0),
+        (one, 0),
+        (one, -2),
+        (other, 0),
+        (one, -2),
+        (one, 0),
+        (one, 1),
+        (other, -1),
+        (one, -2),
+    ]
+    found: list[Any] = []
+    for member, epoch in said:
+        answer = await beat(
+            p, ask, member_id=member, member_epoch=epoch, instance_id="i", topic_partitions=() if not epoch else None
+        )
+        found.append((member, epoch, answer.error_code, parts(answer) if answer.member_epoch > 0 else None))
+    return found, (await beat(p, ask, member_id=one, member_epoch=-2, instance_id="unknown")).error_code
+
+
 GROUP_VALUES: Final[dict[str, tuple[str, ...]]] = {
     "consumer.heartbeat.interval.ms": ("99", "100", "500", "15000", "15001", "x"),
     "consumer.session.timeout.ms": ("999", "6000", "60000", "60001"),

@@ -70,7 +70,7 @@ def test_a_group_is_listed_described_and_moved(kafka_share: KafkaCluster, topic:
     lines(run(kafka_share, "offsets", "reset", topic, "-t", topic, "--to-offset", "2", "--execute", "--json"))
     assert lag(kafka_share, topic) == 8
     assert consume(kafka_share, topic, "-c", "2") == [2, 3]
-    assert run(kafka_share, "offsets", "forget", topic, "-t", topic).exit_code == 0
+    assert run(kafka_share, "offsets", "forget", topic, "-t", topic, "--execute").exit_code == 0
     assert consume(kafka_share, topic, "-c", "1") == [0]
 
 

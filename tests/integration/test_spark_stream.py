@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
+from uuid import UUID
 
 import pytest
 
@@ -178,8 +179,9 @@ def test_a_batch_that_failed_is_read_again_and_nothing_else(job: Job, place: int
     assert before == after
     assert {len(batch) for batch in job.sink.batches.values()} <= {0, 50}
     (last,) = progress[-1]["sources"]
-    assert last["endOffset"] == {topic: {"0": 125, "1": 125}}
-    assert last["latestOffset"] == (last["endOffset"] if place < 4 else None), "Spark asks for it only when it plans a batch"
+    ends = {topic: {"0": 125, "1": 125}}
+    assert {name: parts for name, parts in last["endOffset"].items() if "/" not in name} == ends
+    assert last["latestOffset"] == (ends if place < 4 else None), "Spark asks for it only when it plans a batch"
     assert job.cluster.committed(f"g-{topic}") == {(topic, 0): 125, (topic, 1): 125}
 
 
@@ -192,8 +194,12 @@ def test_a_start_at_the_end_loses_nothing_when_the_first_batch_fails(job: Job) -
             with pytest.raises(Exception, match="SinkFailed"):
                 query.awaitTermination(60)
         written = stop()
-    (kept,) = (name for name in json.loads((job.checkpoint / "offsets" / "0").read_text().splitlines()[2]) if "/" in name)
-    first = int(kept.removeprefix(f"__initial__/{topic}/0="))
+    (first,) = (
+        int(name.removeprefix(prefix))
+        for prefix in [f"__initial__/{topic}/0="]
+        for name in json.loads((job.checkpoint / "offsets" / "0").read_text().splitlines()[2])
+        if name.startswith(prefix)
+    )
     job.run(subscribe=topic)
     assert job.sink.places == [(topic, 0, offset) for offset in range(first, written)]
     assert [before for before, _ in job.sink.replayed] == [after for _, after in job.sink.replayed]
@@ -228,6 +234,20 @@ def test_a_job_that_finished_one_batch_moves_from_one_connector_to_the_other(job
     job.run(kind=before, **wanted)
     first = 0 if start == "earliest" else 100
     assert job.sink.places == [(topic, number, offset) for number in range(2) for offset in range(first, 160)]
+
+
+def test_sparks_own_connector_passes_over_what_is_kept_of_missing_partitions(job: Job) -> None:
+    topic = new_topic(job.cluster)
+    job.cluster.produce(topic, 10)
+    wanted = {"subscribe": topic, "startingOffsets": "earliest"}
+    job.run(**wanted)
+    kept = job.checkpoint / "offsets" / "0"
+    *head, end = kept.read_text().splitlines()
+    kept.write_text("\n".join((*head, json.dumps(json.loads(end) | {f"__away__/{topic}:{UUID(int=7)}/1=5": {}}))))
+    kept.with_name(".0.crc").unlink()
+    job.cluster.produce(topic, 5, start=10)
+    job.run(kind=JVM, **wanted)
+    assert job.sink.places == places(topic, p0=15)
 
 
 def test_new_partitions_and_topics_are_read_and_the_end_is_committed(job: Job) -> None:
@@ -283,15 +303,19 @@ def test_a_checkpoint_of_another_topic_is_refused(job: Job) -> None:
         job.run(subscribe=second)
 
 
-def test_a_topic_that_was_made_anew_is_an_error_or_read_from_its_beginning(job: Job) -> None:
+@pytest.mark.parametrize("size", [7, 60])
+def test_a_topic_that_was_made_anew_is_an_error_or_read_from_its_beginning(job: Job, size: int) -> None:
     topic = new_topic(job.cluster)
     job.cluster.produce(topic, 50)
     job.run(subscribe=topic, startingOffsets="earliest")
     job.cluster.delete_topics(topic)
     job.cluster.create_topic(topic)
-    job.cluster.produce(topic, 7)
-    with pytest.raises(Exception, match=f"{topic}-0 was read up to offset 50 and ends at 7 now"):
-        job.run(subscribe=topic)
+    job.cluster.produce(topic, size)
+    for _ in range(2):
+        with pytest.raises(Exception, match=f"topic '{topic}' was deleted and created again"):
+            job.run(subscribe=topic)
+    job.run(subscribe=topic, failOnDataLoss="false")
+    assert job.sink.places == sorted(places(topic, p0=50) + places(topic, p0=size))
 
 
 @pytest.mark.parametrize("pause", [0.0, 1.5])

@@ -5,6 +5,7 @@ import struct
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from kafka_async.errors import (
     AuthenticationFailedError,
@@ -19,6 +20,7 @@ from kafka_async.model import Node
 from kafka_async.network import Authenticated, Channel, PendingWork, Plan, Run, UnsentRequest
 from kafka_async.network.auth import Step
 from kafka_async.network.link import TRANSITIONS, ConnectionInput, ConnectionState
+from kafka_async.network.protocol import EXPIRY_GRACE
 from kafka_async.trace import ConnectionClosed, ConnectionOpened, Fault
 from kafka_async.wire import Api
 from kafka_async.wire.messages import (
@@ -30,7 +32,7 @@ from kafka_async.wire.messages import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from tests.network.peers import OLD_VERSIONS, ONE, VERSIONS, Peer, World, heartbeat, opens, response_bytes, shuts
+from tests.network.peers import OLD_VERSIONS, OLDER, ONE, TWO, VERSIONS, Peer, World, heartbeat, opens, response_bytes, shuts
 
 S = ConnectionState
 I = ConnectionInput  # noqa: E741  # beside S, as in the table
@@ -436,6 +438,97 @@ def test_a_renewal_waits_as_long_as_what_is_in_flight_may_take() -> None:
     assert state_of(world) is S.READY
 
 
+def renewed(world: World, now: float) -> None:
+    for response in (SaslHandshakeResponse(), SaslAuthenticateResponse()):
+        world.plan(now)
+        world.reply(response, now)
+    assert state_of(world) is S.READY
+
+
+def test_a_renewal_is_not_given_up_while_the_broker_reads_nothing_because_it_throttles_us() -> None:
+    world = authenticating(lifetime=100.0)
+    for response in (SaslHandshakeResponse(), SaslAuthenticateResponse(), HeartbeatResponse()):
+        world.plan(0.0)
+        world.reply(response, 0.0)
+    world.add(heartbeat(world.done, expires_at=500.0), now=85.0)
+    world.plan(85.0)
+    world.reply(HeartbeatResponse(throttle_time_ms=22_000), 85.0)
+    world.plan(90.0)
+    assert state_of(world) is S.RENEWING
+    assert world.plan(90.0).wake_at == 117.0, "the setup timeout counts from the end of the throttling"
+    assert not shuts(world.plan(106.9))
+    renewed(world, 107.0)
+    assert not faults(world)
+
+
+def test_a_renewal_behind_an_answer_that_throttles_us_has_as_much_more_time() -> None:
+    world = renewing(max_wait=1.0)
+    world.reply(HeartbeatResponse(throttle_time_ms=22_000), 90.5)
+    assert world.plan(90.5).wake_at == 123.0
+    renewed(world, 112.5)
+    assert not faults(world)
+
+
+def test_a_new_connection_gets_no_more_time_because_the_broker_throttled_the_last_one() -> None:
+    world = World(ONE)
+    world.connect()
+    world.add(heartbeat(world.done))
+    world.plan(0.0)
+    world.reply(HeartbeatResponse(throttle_time_ms=60_000), 1.0)
+    world.delegate.lost(world.key(), None, 1.0)
+    world.add(heartbeat(world.done, expires_at=50.0), now=2.0)
+    world.plan(2.0)
+    world.delegate.opened(world.key(), 2.0)
+    assert world.plan(2.0).wake_at == 12.0
+    world.delegate.set_nodes({1: ONE}, 2.5, cluster_id="c")
+    world.reply(OLDER, 3.0)
+    world.plan(3.0)
+    assert [asked.api for asked in world.peer().asked] == [Api.METADATA], "whether it is the cluster that is meant"
+    assert world.plan(3.0).wake_at == 13.0
+
+
+def test_a_new_connection_is_as_suspect_as_any_though_the_broker_throttled_the_last_one() -> None:
+    """What is asked on it is read: it is closed together with another one that brings nothing either."""
+    world = World(ONE, TWO)
+    for node_id in (1, 2):
+        world.connect(0.0, node_id)
+    world.add(heartbeat(world.done, node_id=2), now=1.0)
+    world.plan(1.0)
+    world.reply(HeartbeatResponse(throttle_time_ms=60_000), 1.0, node_id=2)
+    world.delegate.lost(world.key(2), None, 1.0)
+    world.add(heartbeat(world.done, node_id=2, expires_at=90.0, final=True), now=2.0)
+    world.plan(2.0)
+    world.negotiate(2.0, 2)
+    world.add(heartbeat(world.done, expires_at=40.0), now=10.0)
+    world.plan(10.0)
+    world.plan(40.0)
+    assert sorted(shuts(world.plan(40.0 + EXPIRY_GRACE))) == sorted([world.key(1), world.key(2)])
+
+
+def test_a_handshake_that_the_broker_reads_late_because_it_throttles_us_from_its_first_answer_on_is_not_given_up() -> None:
+    world = World(ONE, authenticators=lambda node: Conversation())
+    start(world)
+    world.reply(evolve(VERSIONS, throttle_time_ms=22_000), 0.0)
+    world.plan(0.0)
+    assert not shuts(world.plan(10.0))
+    assert not shuts(world.plan(21.9))
+    renewed(world, 22.0)
+    assert not faults(world)
+
+
+def test_a_request_that_a_broker_does_not_read_because_it_throttles_us_is_left_alone_while_another_is_silent() -> None:
+    world = World(ONE, TWO)
+    for node_id in (1, 2):
+        world.connect(0.0, node_id)
+    world.add(*(heartbeat(world.done, node_id=2, expires_at=70.0) for _ in range(2)), now=5.0)
+    world.plan(5.0)
+    world.reply(HeartbeatResponse(throttle_time_ms=60_000), 5.0, node_id=2)
+    world.add(heartbeat(world.done, expires_at=40.0), now=10.0)
+    world.plan(10.0)
+    world.plan(40.0)
+    assert shuts(world.plan(40.0 + EXPIRY_GRACE)) == [world.key(1)]
+
+
 def test_a_broker_that_wants_a_new_session_all_the_time_does_not_keep_us_busy() -> None:
     world = authenticating(lifetime=0.001)
     for response in (SaslHandshakeResponse(), SaslAuthenticateResponse(), HeartbeatResponse()):
@@ -612,6 +705,21 @@ def test_a_token_that_takes_too_long_is_asked_for_again_and_comes_too_late() -> 
     assert state_of(world) is S.RENEWING
 
 
+def test_throttling_while_a_token_is_fetched_after_the_end_of_the_session_gives_no_request_of_the_application_more_time() -> None:
+    world = preparing()
+    requests = [heartbeat(world.done, expires_at=127.0) for _ in range(2)]
+    world.add(*requests, now=97.0)
+    world.plan(97.0)
+    world.plan(98.0)
+    assert state_of(world) is S.RENEWING
+    world.reply(HeartbeatResponse(throttle_time_ms=60_000), 98.5)
+    assert world.plan(98.5).wake_at == 100.0, "the token may take so long"
+    assert [request.expires_at for request in requests] == [127.0, 127.0]
+    world.delegate.worked(world.key(), b"token", 99.0)
+    world.reply(HeartbeatResponse(), 126.0)
+    assert world.plan(126.0).wake_at == 168.5, "the renewal is read once the throttling is over"
+
+
 def test_a_connection_that_is_lost_or_unused_while_a_renewal_is_prepared_ends_as_a_ready_one() -> None:
     world = preparing()
     world.delegate.lost(world.key(), None, 91.0)
@@ -623,6 +731,42 @@ def test_a_connection_that_is_lost_or_unused_while_a_renewal_is_prepared_ends_as
     assert shuts(world.plan(95.0)) == [key]
     assert state_of(world) is S.DISCONNECTED
     assert world.delegate.worked(key, b"token", 95.1) is False
+
+
+def test_a_session_that_is_renewed_keeps_no_unused_connection_open() -> None:
+    world = preparing(connections_max_idle_ms=150_000)
+    key = world.key()
+    world.delegate.worked(key, b"token", 90.0)
+    for response in (SaslHandshakeResponse(), SaslAuthenticateResponse()):
+        world.plan(90.0)
+        world.reply(response, 90.0)
+    assert world.plan(91.0).wake_at == 150.0, "the next renewal is due at 180"
+    assert shuts(world.plan(150.0)) == [key]
+
+
+def test_a_renewal_that_spans_the_idle_deadline_is_followed_by_a_wait_and_not_by_one_that_ends_in_the_past() -> None:
+    """The event loop was said to have been blocked since that deadline."""
+    world = preparing(connections_max_idle_ms=95_000)
+    key = world.key()
+    world.delegate.worked(key, b"token", 91.0)
+    for response in (SaslHandshakeResponse(), SaslAuthenticateResponse()):
+        world.plan(99.0)
+        world.reply(response, 99.0)
+    assert world.plan(99.0).wake_at == 100.0
+    assert shuts(world.plan(100.0)) == [key]
+
+
+def test_what_waits_for_a_renewal_that_spans_the_idle_deadline_is_sent_on_the_same_connection() -> None:
+    """Also if all connections are looked at before it is sent, here because the metadata name a new broker just then."""
+    world = preparing(connections_max_idle_ms=95_000)
+    world.delegate.worked(world.key(), b"token", 91.0)
+    world.add(heartbeat(world.done, expires_at=200.0), now=97.0)
+    for response in (SaslHandshakeResponse(), SaslAuthenticateResponse(), HeartbeatResponse()):
+        world.delegate.set_nodes({1: ONE, 2: TWO}, 99.0)
+        assert not shuts(world.plan(99.0))
+        world.reply(response, 99.0)
+    assert world.outcomes == [HeartbeatResponse()]
+    assert world.plan(101.0).wake_at == 189.0
 
 
 def test_unused_connections_are_closed_and_cost_no_backoff() -> None:

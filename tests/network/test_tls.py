@@ -2,19 +2,26 @@
 
 import os
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trustme
 from attrs import frozen
+from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
     PrivateFormat,
     load_pem_private_key,
+)
+from cryptography.x509 import (
+    CertificateRevocationListBuilder,
+    RevokedCertificateBuilder,
+    load_pem_x509_certificate,
 )
 
 from kafka_async import KafkaConsumer
@@ -162,6 +169,29 @@ def test_another_name_is_refused_unless_the_check_is_turned_off(files: Files) ->
     handshake(relaxed, server_context(files), "elsewhere.example.org")
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda pem: pem.replace("\n", " "),
+        lambda pem: pem.replace("\n", "\r\n"),
+        lambda pem: "".join(f"    {line}\n" for line in pem.splitlines()),
+        lambda pem: f"friendlyName: Müller {pem}",
+    ],
+    ids=["blanks", "CRLF", "indented", "beyond ASCII"],
+)
+def test_pem_text_is_taken_in_the_forms_that_java_takes(files: Files, changed: Callable[[str], str]) -> None:
+    authorities = text(files, "ca.pem"), trustme.CA().cert_pem.bytes().decode()
+    for several in ("".join(authorities), "".join(reversed(authorities))):
+        client = {
+            "ssl_truststore_certificates": changed(several),
+            "ssl_keystore_certificate_chain": changed(text(files, "client.pem") + authorities[0]),
+            "ssl_keystore_key": changed(text(files, "client.locked")),
+            "ssl_password": KEY_PASSWORD,
+        }
+        side = handshake(made(**client), server_context(files, asks=True))
+        assert "client@example.org" in str(side.getpeercert())
+
+
 def identities(files: Files) -> Iterator[dict[str, Any]]:
     yield {"ssl_certfile": files["client.pem"], "ssl_keyfile": files["client.key"]}
     yield {"ssl_certfile": files["client.both"]}
@@ -239,6 +269,38 @@ def test_a_revocation_list_is_demanded_when_it_is_given(files: Files) -> None:
     with pytest.raises(ssl.SSLCertVerificationError, match="CRL") as caught:
         handshake(context, server_context(files))
     assert "ssl_crlfile" in str(tls_error("broker:9093", caught.value))
+
+
+def revocations(authority: trustme.CA, *revoked: bytes) -> bytes:
+    """The list of an authority, in PEM, with the certificates that it has revoked."""
+    now = datetime.now(UTC)
+    issuer = load_pem_x509_certificate(authority.cert_pem.bytes()).subject
+    made = CertificateRevocationListBuilder(issuer, now - timedelta(days=1), now + timedelta(days=1))
+    for serial in (load_pem_x509_certificate(pem).serial_number for pem in revoked):
+        made = made.add_revoked_certificate(RevokedCertificateBuilder(serial, now - timedelta(days=1)).build())
+    key: Any = load_pem_private_key(authority.private_key_pem.bytes(), None)
+    return made.sign(key, SHA256()).public_bytes(Encoding.PEM)
+
+
+def test_the_brokers_certificate_is_looked_up_in_the_list_of_its_authority_alone(tmp_path: Path) -> None:
+    root = trustme.CA()
+    authority = root.create_child_ca()
+    leaf = authority.issue_cert("broker.example.org")
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    leaf.configure_cert(server)
+    root.cert_pem.write_to_path(tmp_path / "ca.pem")
+
+    def client(*lists: bytes) -> ssl.SSLContext:
+        (tmp_path / "crl.pem").write_bytes(b"".join(lists))
+        return made(ssl_cafile=tmp_path / "ca.pem", ssl_crlfile=tmp_path / "crl.pem")
+
+    handshake(client(revocations(authority)), server)
+    handshake(client(revocations(authority), revocations(root, authority.cert_pem.bytes())), server)
+    with pytest.raises(ssl.SSLCertVerificationError, match="revoked") as caught:
+        handshake(client(revocations(authority, leaf.cert_chain_pems[0].bytes())), server)
+    assert "it was revoked" in str(tls_error("broker:9093", caught.value))
+    with pytest.raises(ssl.SSLCertVerificationError, match="CRL"):
+        handshake(client(revocations(root)), server)
 
 
 def test_a_refused_certificate_says_why_and_what_to_do(files: Files) -> None:

@@ -1,6 +1,7 @@
 """``kafka_async.network.transport``, on real sockets of the loopback interface."""
 
 import asyncio
+import contextlib
 import gc
 import socket
 import ssl
@@ -19,7 +20,13 @@ from anyio.streams.tls import TLSStream
 from attrs import define, field
 
 from kafka_async.config import ConsumerConfig
-from kafka_async.errors import AuthenticationFailedError, KafkaConnectionError, NameResolutionError
+from kafka_async.errors import (
+    AuthenticationFailedError,
+    KafkaConnectionError,
+    NameResolutionError,
+    SslAuthenticationError,
+    TlsHandshakeError,
+)
 from kafka_async.model import Node
 from kafka_async.network import (
     NetworkClientDelegate,
@@ -48,7 +55,7 @@ def run(request: pytest.FixtureRequest) -> Callable[[Callable[[], Awaitable[None
 
     def runner(fn: Callable[[], Awaitable[None]]) -> None:
         async def bounded() -> None:
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 await fn()
 
         anyio.run(bounded, **request.param)
@@ -131,7 +138,7 @@ class Pulling:
         await self.push.aclose()
 
 
-async def connect(host: str, port: int, connector: TcpConnector | None = None, timeout: float = 5.0, attempt: int = 0) -> Transport:
+async def connect(host: str, port: int, connector: TcpConnector | None = None, timeout: float = 30, attempt: int = 0) -> Transport:
     transport = await (connector or TcpConnector())(host, port, timeout=timeout, attempt=attempt)
     if isinstance(transport, PushTransport):
         return Pulling(transport)
@@ -199,7 +206,7 @@ def test_asyncio_pushes_and_other_event_loops_are_pulled_from(run: Run, request:
 
     async def main() -> None:
         async with Serving(echo) as server:
-            transport = await TcpConnector()("127.0.0.1", server.port, timeout=5, attempt=0)
+            transport = await TcpConnector()("127.0.0.1", server.port, timeout=30, attempt=0)
             assert isinstance(transport, StreamTransport if pulled else PushTransport)
             await transport.aclose()
 
@@ -207,22 +214,35 @@ def test_asyncio_pushes_and_other_event_loops_are_pulled_from(run: Run, request:
 
 
 def resolve_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
-    async def getaddrinfo(host: str, port: int, **options: Any) -> list[Any]:
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in addresses]
+    async def look_up(host: str, port: int) -> list[Any]:
+        return [(socket.AF_INET6 if ":" in address else socket.AF_INET, address, port) for address in addresses]
 
-    monkeypatch.setattr(anyio, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr("kafka_async.network.transport.look_up_addresses", look_up)
+
+
+@contextlib.contextmanager
+def refusing(*hosts: str) -> Iterator[int]:
+    """Yield a port at which these addresses refuse connections: nobody else can listen there meanwhile."""
+    with contextlib.ExitStack() as held:
+        port = 0
+        for host in hosts:
+            bound = held.enter_context(socket.socket())
+            bound.bind((host, port))
+            port = bound.getsockname()[1]
+        yield port
 
 
 def test_all_addresses_of_a_name_are_tried(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
-        async with Serving(echo, host="127.0.0.3") as server:
+        async with Serving(echo, host="127.0.0.3", port=refused) as server:
             resolve_to(monkeypatch, "127.0.0.1", "127.0.0.2", "127.0.0.3")
             transport = await connect("kafka.example", server.port)
             await transport.send(b"hello")
             assert await receive(transport, 5) == b"hello"
             await transport.aclose()
 
-    run(main)
+    with refusing("127.0.0.1", "127.0.0.2") as refused:
+        run(main)
 
 
 def test_each_attempt_starts_with_another_address(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,10 +281,10 @@ def test_when_no_address_works_the_error_lists_them(run: Run, monkeypatch: pytes
 
 
 def test_a_name_that_does_not_resolve_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def getaddrinfo(host: str, port: int, **options: Any) -> list[Any]:
+    async def look_up(host: str, port: int) -> list[Any]:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    monkeypatch.setattr(anyio, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr("kafka_async.network.transport.look_up_addresses", look_up)
 
     async def main() -> None:
         with pytest.raises(KafkaConnectionError, match="nowhere:9092: the name cannot be resolved"):
@@ -274,11 +294,11 @@ def test_a_name_that_does_not_resolve_says_so(run: Run, monkeypatch: pytest.Monk
 
 
 def test_a_name_server_that_does_not_answer_is_named_as_the_cause(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def getaddrinfo(host: str, port: int, **options: Any) -> list[Any]:
+    async def look_up(host: str, port: int) -> list[Any]:
         await anyio.sleep_forever()
         raise AssertionError
 
-    monkeypatch.setattr(anyio, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr("kafka_async.network.transport.look_up_addresses", look_up)
 
     async def main() -> None:
         with pytest.raises(NameResolutionError, match=r"^b:9092: the name was not resolved within 0\.02 s$"):
@@ -343,12 +363,12 @@ CANONICAL = "resolve_canonical_bootstrap_servers_only"
 def named(monkeypatch: pytest.MonkeyPatch, *, fails: bool = False) -> None:
     """Addresses have names that end in their last number."""
 
-    async def getnameinfo(address: tuple[str, int], flags: int = 0) -> tuple[str, str]:
+    async def look_up(ip: str, port: int) -> str:
         if fails:
             raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
-        return f"host-{address[0].rsplit('.')[-1]}.example", str(address[1])
+        return f"host-{ip.rsplit('.')[-1]}.example"
 
-    monkeypatch.setattr(anyio, "getnameinfo", getnameinfo)
+    monkeypatch.setattr("kafka_async.network.transport.look_up_name", look_up)
 
 
 async def looked_up(*servers: tuple[str, int], lookup: str = CANONICAL) -> tuple[list[Any], list[Any]]:
@@ -362,7 +382,7 @@ async def looked_up(*servers: tuple[str, int], lookup: str = CANONICAL) -> tuple
     config = ConsumerConfig.from_options({"bootstrap_servers": "a:1", "client_dns_lookup": lookup})
     factory = by_canonical_names(config, connector, lambda host, port, names: found.append((host, port, names)))
     for host, port in servers:
-        await factory(host, port, timeout=5.0, attempt=0)
+        await factory(host, port, timeout=30.0, attempt=0)
     return found, connected
 
 
@@ -382,10 +402,10 @@ def test_canonical_names_are_found_for_bootstrap_servers_alone(monkeypatch: pyte
 def test_canonical_names_are_looked_up_anew_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     addresses = ["127.0.0.1", "127.0.0.2"]
 
-    async def getaddrinfo(host: str, port: int, **options: Any) -> list[Any]:
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (addresses.pop(0), port))]
+    async def look_up(host: str, port: int) -> list[Any]:
+        return [(socket.AF_INET, addresses.pop(0), port)]
 
-    monkeypatch.setattr(anyio, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr("kafka_async.network.transport.look_up_addresses", look_up)
     named(monkeypatch)
 
     async def main() -> None:
@@ -401,10 +421,10 @@ def test_a_bootstrap_server_without_a_canonical_name_is_connected_to(monkeypatch
     named(monkeypatch, fails=missing == "name")
     if missing == "address":
 
-        async def getaddrinfo(host: str, port: int, **options: Any) -> list[Any]:
+        async def look_up(host: str, port: int) -> list[Any]:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-        monkeypatch.setattr(anyio, "getaddrinfo", getaddrinfo)
+        monkeypatch.setattr("kafka_async.network.transport.look_up_addresses", look_up)
 
     async def main() -> None:
         assert await looked_up(("a", 1)) == ([], [("a", 1)])
@@ -506,6 +526,44 @@ def test_a_certificate_has_to_be_for_the_name_that_was_asked_for_and_not_for_wha
     run(main)
 
 
+def test_a_certificate_is_final_only_if_those_of_all_addresses_are_refused(
+    run: Run, certificates: Path, trusting: TcpConnector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused, good = (over_tls(server_context(certificates, name), echo) for name in ("elsewhere", "named"))
+    resolve_to(monkeypatch, "127.0.0.1", "127.0.0.2")
+
+    async def main() -> None:
+        async with Serving(refused, host="127.0.0.1") as server:
+            for attempt in range(2):  # nothing listens at the other address
+                with pytest.raises(TlsHandshakeError, match=r"none of 2 addresses works: .*certificate was refused"):
+                    await connect("localhost", server.port, trusting, attempt=attempt)
+            async with Serving(refused, host="127.0.0.2", port=server.port):
+                with pytest.raises(SslAuthenticationError, match=r"none of 2 .*127\.0\.0\.1.* refused.*127\.0\.0\.2.* refused"):
+                    await connect("localhost", server.port, trusting)
+            async with Serving(good, host="127.0.0.2", port=server.port):
+                transport = await connect("localhost", server.port, trusting)
+                await transport.send(b"x")
+                assert await receive(transport, 1) == b"x"
+                await transport.aclose()
+
+    run(main)
+
+
+def test_a_family_in_which_nobody_speaks_tls_leaves_a_refused_certificate_final(
+    run: Run, certificates: Path, trusting: TcpConnector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind ``localhost`` is one machine. A broker that listens to IPv4 alone would be asked for ever."""
+    resolve_to(monkeypatch, "::1", "127.0.0.1")
+
+    async def main() -> None:
+        async with Serving(over_tls(server_context(certificates, "elsewhere"), echo), host="127.0.0.1") as server:
+            for attempt in range(2):
+                with pytest.raises(SslAuthenticationError, match=r"none of 2 addresses works: .*certificate was refused"):
+                    await connect("localhost", server.port, trusting, attempt=attempt)
+
+    run(main)
+
+
 def test_a_missing_client_certificate_is_a_refused_credential(run: Run, certificates: Path, trusting: TcpConnector) -> None:
     demanding = server_context(certificates)
     demanding.verify_mode = ssl.CERT_REQUIRED
@@ -590,7 +648,7 @@ class Scene:
         return Serving(over_tls(self.context, handler) if self.context else handler)
 
     async def connect(self, server: Serving) -> PushTransport:
-        transport = await self.connector("127.0.0.1", server.port, timeout=5, attempt=0)
+        transport = await self.connector("127.0.0.1", server.port, timeout=30, attempt=0)
         assert isinstance(transport, PushTransport)
         return transport
 
@@ -601,7 +659,7 @@ def scene(request: pytest.FixtureRequest) -> Scene:
 
     def runner(fn: Callable[[], Awaitable[None]]) -> None:
         async def bounded() -> None:
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 await fn()
 
         anyio.run(bounded, **LOOPS[name])
@@ -817,7 +875,7 @@ async def broker(stream: Any) -> None:
 
 
 def in_time(on_done: Callable[[Any, float], None]) -> UnsentRequest:
-    return heartbeat(on_done, expires_at=anyio.current_time() + 5)
+    return heartbeat(on_done, expires_at=anyio.current_time() + 30)
 
 
 def test_a_request_goes_over_a_real_socket(run: Run) -> None:
@@ -908,6 +966,13 @@ def test_cancelling_the_task_group_closes_pushed_connections(scene: Scene) -> No
             await ended.wait()
 
     scene.run(main)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _what_is_there_is_no_garbage() -> None:
+    """Objects of thousands of earlier tests need not be looked through after each one."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,6 @@
 """The cluster for users' tests: what its methods do to a consumer."""
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -68,6 +69,50 @@ def test_members_share_the_partitions_and_one_that_is_kicked_comes_back(run: Run
             await cluster.assigned("g", members=2)
             await anyio.sleep(10)
             assert len(one.assignment() | two.assignment()) == 4
+            tasks.cancel_scope.cancel()
+
+    run(main)
+
+
+@on_both
+def test_members_that_give_up_one_after_the_other_are_assigned_when_the_last_generation_has_begun(run: Run) -> None:
+    async def main() -> None:
+        cluster = Cluster()
+        cluster.topic("t", partitions=4)
+        how: dict[str, Any] = {"group_protocol": "classic", "partition_assignment_strategy": ("cooperative-sticky",)}
+        async with consumer(cluster, "t", **how) as one:
+            await cluster.assigned("g")
+            async with consumer(cluster, "t", **how) as two, anyio.create_task_group() as tasks:
+                for reader in (one, two):
+                    tasks.start_soon(pump, reader)
+                await cluster.assigned("g", members=2)
+                generation = cluster.simulated.groups.classic["g"].generation
+                await anyio.sleep(10)
+                assert cluster.simulated.groups.classic["g"].generation == generation
+                assert len(one.assignment()) == len(two.assignment()) == 2
+                tasks.cancel_scope.cancel()
+
+    run(main)
+
+
+@on_both
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_member_that_has_not_been_told_its_assignment_is_waited_for(run: Run, strategy: str) -> None:
+    async def main() -> None:
+        cluster = Cluster()
+        taken, kept = cluster.topic("t", partitions=2)
+        how: dict[str, Any] = {"group_protocol": "classic", "partition_assignment_strategy": (strategy,)}
+        async with consumer(cluster, "t", **how) as reader, anyio.create_task_group() as tasks:
+            tasks.start_soon(pump, reader)
+            await cluster.assigned("g")
+            cluster.join("g", partitions=[taken])  # it leads, so that the group is stable without the other's SyncGroup
+            with cluster.failing(Api.SYNC_GROUP, CoordinatorLoadInProgressError, times=None):
+                with anyio.move_on_after(10) as waiting:
+                    await cluster.assigned("g", members=2)
+                assert waiting.cancelled_caught
+            await cluster.assigned("g", members=2)
+            await anyio.sleep(1)
+            assert reader.assignment() == {kept}
             tasks.cancel_scope.cancel()
 
     run(main)
@@ -161,6 +206,49 @@ def test_transactions_compaction_retention_and_access(run: Run) -> None:
             assert await values(reader, 1) == [b"2"]
             cluster.produce("t", value="3")
             assert await values(reader, 1) == [b"3"]
+
+    run(main)
+
+
+@on_both
+def test_a_member_with_a_pattern_loses_a_topic_that_it_may_not_see_any_more(run: Run) -> None:
+    async def main() -> None:
+        cluster = Cluster()
+        cluster.topic("orders")
+        async with consumer(cluster, group_protocol="classic", metadata_max_age_ms=5000) as reader:
+            reader.subscribe(pattern="ord.*")
+            cluster.produce("orders", value="1")
+            assert await values(reader, 1) == [b"1"]
+            cluster.deny("orders")
+            until = anyio.current_time() + 10
+            while anyio.current_time() < until:  # refused until the next look at the topics
+                with contextlib.suppress(TopicAuthorizationFailedError):
+                    await reader.getmany(timeout_ms=1000)
+            assert reader.assignment() == set()
+            assert await reader.getmany(timeout_ms=5000) == {}
+            cluster.allow("orders")
+            cluster.produce("orders", value="2")
+            found: list[bytes] = []
+            while b"2" not in found:
+                found += await values(reader, 1)
+
+    run(main)
+
+
+@on_both
+def test_offsets_of_a_topic_that_a_client_may_not_see_are_refused(run: Run) -> None:
+    async def main() -> None:
+        cluster = Cluster()
+        seen, hidden = *cluster.topic("seen"), *cluster.topic("hidden")
+        async with consumer(cluster) as reader:
+            reader.assign([seen, hidden])
+            await reader.commit({seen: 1, hidden: 2})
+            cluster.deny("hidden")
+            with pytest.raises(TopicAuthorizationFailedError):
+                await reader.committed(hidden)
+            assert await reader.committed(seen) == 1
+            cluster.allow("hidden")
+            assert await reader.committed(hidden) == 2
 
     run(main)
 

@@ -1,7 +1,10 @@
 """What the cluster keeps, and for how long: the brokers' date, the log of requests, blocks that are nested."""
 
 import asyncio
+import gc
 import time
+import weakref
+from functools import partial
 from typing import Any
 
 import anyio
@@ -166,6 +169,26 @@ def test_the_log_of_requests_keeps_few_bytes_of_records() -> None:
     assert kept[0] == 0 < kept[-1]
 
 
+# --- connections ----------------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_kept_of_the_consumers_of_earlier_tests() -> None:
+    cluster = Cluster()
+    cluster.topic("t")
+    cluster.produce("t", value="v")
+    loops: list[weakref.ref[asyncio.AbstractEventLoop]] = []
+
+    async def test() -> None:
+        loops.append(weakref.ref(asyncio.get_running_loop()))
+        await read(cluster, "t", 1)
+
+    for _ in range(20):
+        run_virtual_asyncio(test)
+    gc.collect()
+    assert len(cluster.simulated.network.transports) < 10
+    assert [number for number, loop in enumerate(loops[:-1]) if loop() is not None] == []
+
+
 # --- blocks that are nested -----------------------------------------------------------------------------------------------------
 
 
@@ -190,6 +213,19 @@ def test_a_nested_block_does_not_close_the_outer_one() -> None:
         outer.call(lambda cluster: None)
     with ThreadedCluster(cluster) as later:
         assert reachable(later.bootstrap)
+
+
+def raising(error: BaseException, cluster: Cluster) -> None:
+    raise error
+
+
+def test_what_a_test_raises_in_the_cluster_s_thread_is_raised_where_it_waits() -> None:
+    """Those of pytest are no ``Exception``s."""
+    with ThreadedCluster(Cluster()) as served:
+        for error in (pytest.fail.Exception("no"), pytest.skip.Exception("no"), SystemExit("no")):
+            with pytest.raises(type(error)):
+                served.call(partial(raising, error)).result(10)
+        assert served.call(lambda cluster: cluster.members("g")).result(10) == []
 
 
 async def test_a_thread_does_not_serve_what_an_event_loop_serves() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from kafka_async import OffsetAndMetadata, TopicPartition
+from kafka_async.testing.batches import read_records
 from kafka_async.testing.simulation import PartitionLog
 from kafka_async.testing.simulation.groups.offsets import CommittedOffsets
 
@@ -85,3 +86,54 @@ def test_offsets_are_kept_by_group_and_seen_as_one_table() -> None:
         offsets.positions["g", T1]
     offsets.forget_topic("t")
     assert not offsets.positions
+
+
+def values(log: PartitionLog) -> list[bytes | None]:
+    """Return the values that readers of committed data get."""
+    found = [batch for batch in log.read_all(committed=True) if not log.is_aborted(batch)]
+    return [record.value for batch in found for record in read_records(batch.data) if record.value and record.value.isalpha()]
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_transaction_whose_marker_was_cut_off_is_open_again(commit: bool) -> None:
+    log = PartitionLog()
+    log.append([b"before"])
+    log.append([b"inside"], producer_id=7)
+    log.end_transaction(7, commit=commit)
+    log.truncate(2)
+    assert log.open_transactions == {7: 1}
+    assert (log.end, log.last_stable_offset, log.aborted) == (2, 1, [])
+    assert values(log) == [b"before"]
+
+
+def test_a_transaction_that_had_ended_before_what_was_cut_off_stays_so() -> None:
+    log = PartitionLog()
+    log.append([b"aborted"], producer_id=7)
+    log.end_transaction(7, commit=False)
+    log.append([b"committed"], producer_id=8)
+    log.end_transaction(8, commit=True)
+    log.append([b"open"], producer_id=9)
+    log.append([b"after"])
+    log.truncate(5)
+    assert log.open_transactions == {9: 4}
+    log.truncate(4)
+    assert log.open_transactions == {}
+    assert values(log) == [b"committed"]
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_compaction_keeps_the_committed_record_before_one_that_is_not(ended: bool) -> None:
+    log = PartitionLog()
+    for value in (b"old", b"new"):
+        log.append([value], keys=[b"k"])
+    log.append([b"never"], keys=[b"k"], producer_id=7)
+    if ended:
+        log.end_transaction(7, commit=False)
+    log.append([b"last"], keys=[b"j"])
+    log.compact()
+    assert [batch.base_offset for batch in log.batches] == ([1, 3, 4] if ended else [1, 2, 3])
+    assert values(log) == [b"new", b"last"][: 2 if ended else 1]
+    if not ended:
+        log.end_transaction(7, commit=True)
+        log.compact()
+        assert values(log) == [b"never", b"last"]

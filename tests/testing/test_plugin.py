@@ -105,6 +105,24 @@ def test_brokers_that_cannot_be_used_are_one_sentence(options: list[str], senten
         assert noise not in found.stdout
 
 
+@pytest.mark.parametrize(
+    ("lines", "option", "sentence"),
+    [
+        ("security.protocol=SSL\nssl.truststore.location=a.jks", "security.protocol=PLAINTEXT", "no broker answers at 127.0.0.1:1"),
+        ("security.protocol=SSL", "ssl.cafile=/nowhere/ca.pem", "ssl_cafile='/nowhere/ca.pem': "),
+        ("ssl.cafile=/nowhere/ca.pem", "security.protocol=SSL", "ssl_cafile='/nowhere/ca.pem': "),
+    ],
+    ids=["off", "on in the file", "on"],
+)
+def test_a_file_and_the_command_line_turn_tls_on_and_off_together(lines: str, option: str, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "client.properties").write_text(lines)
+    options = ["--kafka-bootstrap", "127.0.0.1:1", "--kafka-config", str(tmp_path / "client.properties"), "--kafka-option", option]
+    plugins = ["-p", "no:anyio", "-p", "no:asyncio", "-W", "ignore::UserWarning"]
+    found = run(tmp_path, "def test_one(kafka_options): pass", *plugins, *options)
+    assert found.returncode == 1
+    assert sentence in found.stdout
+
+
 def test_hypothesis_is_not_needed() -> None:
     script = (
         "import sys\nfor name in ('hypothesis', 'trio', 'pytest'): sys.modules[name] = None\n"

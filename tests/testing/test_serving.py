@@ -104,15 +104,15 @@ async def test_confluent_kafka_writes_reads_in_a_group_and_commits(protocol: str
 
     def work(servers: str) -> int:
         producer = confluent.Producer({"bootstrap.servers": servers, "log_level": 0, "transactional.id": "x"})
-        producer.init_transactions(10)
+        producer.init_transactions(60)
         producer.begin_transaction()
         producer.produce("t", b"x")
-        producer.commit_transaction(10)
+        producer.commit_transaction(60)
         consumer = confluent.Consumer(
             {"bootstrap.servers": servers, "group.id": "g", "auto.offset.reset": "earliest", "group.protocol": protocol}
         )
         consumer.subscribe(["t"])
-        found, end = 0, time.monotonic() + 20
+        found, end = 0, time.monotonic() + 60
         message = None
         while (found < COUNT or message is not None) and time.monotonic() < end:  # a poll after the last record passes the marker
             message = consumer.poll(0.5)
@@ -133,7 +133,7 @@ async def test_programs_here_and_elsewhere_see_the_same_cluster() -> None:
         async with KafkaConsumer("t", group_id="g", auto_offset_reset="earliest", **options) as inside:
             servers = await cluster.serve()
             async with KafkaConsumer("t", group_id="g", bootstrap_servers=servers) as outside:
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     while not (len(inside.assignment() | outside.assignment()) == 3 and outside.assignment()):
                         await inside.getmany(timeout_ms=50)
                         await outside.getmany(timeout_ms=50)

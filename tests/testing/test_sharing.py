@@ -12,6 +12,9 @@ from kafka_async.application.share.record import ShareRecord
 from kafka_async.errors import CommitFailedError, CoordinatorNotAvailableError, InvalidRecordStateError, KafkaError, LockLostError
 from kafka_async.sync import KafkaConsumer as BlockingConsumer
 from kafka_async.testing import Cluster, ThreadedCluster
+from kafka_async.testing.batches import BatchSpec, RecordSpec
+from kafka_async.testing.simulation import PartitionLog
+from kafka_async.testing.simulation.share_partition import Limits, SharePartition, WantedRecords
 from kafka_async.trace import RequestSent, TraceEvent
 from kafka_async.wire import Api
 from tests.virtual import run_virtual_asyncio
@@ -100,6 +103,62 @@ def test_a_lock_ends_after_its_time_and_a_late_acknowledgement_is_refused(run: R
             assert record.lost
             assert not again.lost
         assert cluster.shared("workers") == {TopicPartition("jobs", 0): 1}
+
+    run(main)
+
+
+async def all_there_is(consumer: ShareConsumer[bytes, bytes], *, accept: bool = True) -> list[Record]:
+    """Return the records that come until none comes any more."""
+    found: list[Record] = []
+    while batch := await consumer.getmany(timeout_ms=3000):
+        found += [record for records in batch.values() for record in records]
+        if accept:
+            for record in found[-sum(map(len, batch.values())) :]:
+                record.accept()
+    return found
+
+
+@on_both
+def test_a_partition_goes_only_so_far_past_an_unfinished_record_as_it_may_have_records_locked(run: Run) -> None:
+    """What is done behind that record counts as well."""
+
+    async def main() -> None:
+        cluster = jobs(*map(str, range(150)), share_partition_max_record_locks=100)
+        async with member(cluster) as consumer:
+            held = await consumer.getone()
+            async with held:
+                assert [record.offset for record in await all_there_is(consumer)] == list(range(1, 100))
+            await consumer.flush()
+            assert [record.offset for record in await all_there_is(consumer)] == list(range(100, 150))
+        assert cluster.shared("workers") == {TopicPartition("jobs", 0): 150}
+
+    run(main)
+
+
+@on_both
+def test_what_was_given_back_comes_again_though_the_partition_may_go_no_further(run: Run) -> None:
+    async def main() -> None:
+        cluster = jobs(*map(str, range(110)), share_partition_max_record_locks=100)
+        async with member(cluster) as consumer:
+            held = await consumer.getone()
+            async with held:
+                for record in await all_there_is(consumer, accept=False):
+                    record.release() if record.offset <= 10 else record.accept()
+                again = await all_there_is(consumer)
+                assert [(record.offset, record.delivery_count) for record in again] == [(offset, 2) for offset in range(1, 11)]
+
+    run(main)
+
+
+@on_both
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_partition_goes_to_the_end_of_a_batch_though_it_may_have_fewer_records_locked(run: Run, strict: bool) -> None:
+    async def main() -> None:
+        cluster = jobs(share_partition_max_record_locks=150)
+        cluster.produce_many("jobs", map(str, range(400)), partition=0)  # batches of a hundred
+        async with member(cluster, strict_max_records=strict) as consumer:
+            found = await all_there_is(consumer, accept=False)
+            assert [record.offset for record in found] == list(range(200))
 
     run(main)
 
@@ -387,3 +446,59 @@ def test_a_group_begins_as_long_ago_as_it_should() -> None:
             assert [record.value for records in found.values() for record in records] == [b"new"]
 
     run_virtual_asyncio(main)
+
+
+def compacted(**config: Any) -> Cluster:
+    """Keyed jobs with the offsets 1 and 2: that of offset 0 was compacted away."""
+    cluster = Cluster()
+    cluster.topic("jobs", cleanup_policy="compact")
+    cluster.group("workers", share_auto_offset_reset="earliest", **config)
+    for key, value in (("k", "1"), ("k", "2"), ("j", "3")):
+        cluster.produce("jobs", key=key, value=value)
+    cluster.compact(("jobs", 0))
+    return cluster
+
+
+@on_both
+def test_what_compaction_removed_is_done(run: Run) -> None:
+    async def main() -> None:
+        cluster = compacted(share_partition_max_record_locks=100)
+        async with member(cluster) as consumer:
+            assert [record.value for record in await all_there_is(consumer)] == [b"2", b"3"]
+            await consumer.flush()
+            assert cluster.shared("workers") == {TopicPartition("jobs", 0): 3}
+            for number in range(150):
+                cluster.produce("jobs", key=str(number), value="v")
+            assert [record.offset for record in await all_there_is(consumer)] == list(range(3, 153))
+        assert cluster.shared("workers") == {TopicPartition("jobs", 0): 153}
+
+    run(main)
+
+
+def test_a_gap_that_is_long_is_passed_at_once() -> None:
+    partition, log = SharePartition(0, 0), PartitionLog()
+    log.append_batch(BatchSpec(base_offset=2**40, records=(RecordSpec(),)))
+    _, (acquired,) = partition.acquire(log, "member", WantedRecords(10, 1000, strict=False), Limits(), 0.0)
+    assert (acquired.first_offset, acquired.last_offset, partition.start) == (2**40, 2**40, 2**40)
+
+
+@on_both
+def test_what_was_given_back_and_then_compacted_away_is_done_and_what_is_locked_is_not(run: Run) -> None:
+    async def main() -> None:
+        cluster = compacted(share_delivery_count_limit=10)
+        async with member(cluster) as consumer:
+            a, b = await take(consumer, 2)
+            for key in ("k", "j", "l"):  # 1 and 2 are compacted away while they are locked
+                cluster.produce("jobs", key=key, value="new")
+            cluster.compact(("jobs", 0))
+            for record in await take(consumer, 3):
+                record.accept()
+            await consumer.flush()
+            assert cluster.shared("workers") == {TopicPartition("jobs", 0): 1}
+            a.release()
+            b.accept()
+            assert await consumer.flush() == {TopicPartition("jobs", 0): None}
+            assert await all_there_is(consumer) == []
+        assert cluster.shared("workers") == {TopicPartition("jobs", 0): 6}
+
+    run(main)

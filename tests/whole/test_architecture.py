@@ -36,11 +36,14 @@ IMPURE = {
 }
 SHELLS = {
     "network/connection.py",
+    "network/event_loops.py",
+    "network/names.py",
     "network/sasl/assertion.py",
     "network/sasl/factory.py",
     "network/sasl/kerberos.py",
     "network/sasl/msk.py",
     "network/sasl/oidc.py",
+    "network/sasl/threads.py",
     "network/sasl/tokens.py",
     "network/tls.py",
     "network/transport.py",

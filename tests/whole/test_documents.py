@@ -9,8 +9,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from attrs import fields
 
+from kafka_async import ConsumerConfig, KafkaConsumer
+from kafka_async.application.processing.statistics import ProcessingStatistics
 from kafka_async.config.consumer_config import NAMES
+from kafka_async.model import Statistics
 
 from ..brokers import CURRENT, OLDER, PREVIOUS
 
@@ -21,6 +25,7 @@ DOCUMENTS: Final = sorted(
     for folder in ("", ".github", "benchmarks", "examples", "kafka_async", "tests")
     for path in ((ROOT / folder).rglob("*.md") if folder else ROOT.glob("*.md"))
 )
+MIGRATING: Final = (ROOT / "kafka_async" / "application" / "MIGRATING.md").read_text()
 LONGEST: Final = 200
 """Lines of the README that a newcomer sees; everything else stands beside what it is about."""
 
@@ -204,6 +209,62 @@ def startable(arguments: list[str]) -> None:
 def test_every_option_that_a_document_gives_by_x_is_one(document: Path) -> None:
     given = set(re.findall(r"-X '?([\w.]+)=", document.read_text())) - {"name"}
     assert given - {name for name in given if name.replace(".", "_") in NAMES} == set()
+
+
+def test_what_takes_the_place_of_another_clients_methods_and_options_exists() -> None:
+    ours = [row for row in re.findall(r"^\| .* \| (.*) \|$", MIGRATING, re.MULTILINE) if row != "here"]
+    methods = {name for row in ours for name in re.findall(r"`(?:\w+\()*(\w+)\(", row)} - {"KafkaConsumer"}
+    options = {name for row in ours for name in re.findall(r"`(\w+)=", row)}
+    assert {"getmany", "commit", "seek"} <= methods
+    assert [name for name in methods if not hasattr(KafkaConsumer, name)] == []
+    assert "fetch_buffer_bytes" in options <= NAMES
+
+
+def test_what_kafka_python_is_said_to_have_it_has() -> None:
+    kafka: Any = pytest.importorskip("kafka", reason="kafka-python is not installed: pip install '.[test]'")
+    theirs = " ".join(re.findall(r"^\| (.*) \| .* \|$", MIGRATING.split("## From kafka-python")[1], re.MULTILINE))
+    methods = set(re.findall(r"`(\w+)\(", theirs)) - {"next"}
+    options = set(re.findall(r"`(\w+)=`", theirs)) - {"timeout_ms"}  # which is an argument
+    assert {"poll", "close"} <= methods
+    assert {name for name in methods if not hasattr(kafka.KafkaConsumer, name) and not hasattr(kafka, name)} == set()
+    assert "selector" in options <= kafka.KafkaConsumer.DEFAULT_CONFIG.keys()
+
+
+def test_an_option_of_kafka_python_is_ignored_or_refused_as_the_page_says() -> None:
+    rows = MIGRATING.split("## From kafka-python")[1].splitlines()
+    ignored, refused = (
+        {name for row in rows if f"`{what}`" in row for name in re.findall(r"`(\w+)=`", row)}
+        for what in ("DeprecationWarning", "TypeError")
+    )
+    assert {"consumer_timeout_ms", "api_version"} <= ignored
+    assert "selector" in refused
+    for name in ignored:
+        with pytest.warns(DeprecationWarning, match=name):
+            ConsumerConfig.from_options({name: 1000})
+    for name in refused:
+        with pytest.raises(TypeError, match=name):
+            ConsumerConfig.from_options({name: 1000})
+
+
+# --- what a consumer tells -----------------------------------------------------------------------------------------------------
+
+
+def test_what_a_document_reads_of_statistics_is_in_them() -> None:
+    """Those of a consumer and those of what `processing` yields have nothing in common."""
+    kinds: dict[str, type] = {"": Statistics, "consumer": Statistics, "run": ProcessingStatistics}
+    read = {found for page in DOCUMENTS for found in re.findall(r"(?:(\w+)\.)?statistics\(\)\.(\w+)", page.read_text())}
+    assert {("run", "breaker"), ("run", "delayed_until"), ("run", "redelivered")} <= read
+    assert {(of, name) for of, name in read if name not in {each.name for each in fields(kinds[of])}} == set()
+
+
+def test_the_calls_that_any_thread_may_make_are_the_same_wherever_they_are_listed() -> None:
+    sync, built = ((ROOT / "kafka_async" / name).read_text() for name in ("SYNC.md", "README.md"))
+    looking = set(re.findall(r"`(\w+)`", sync.split("\nCalls that only look ")[1].split(" All other calls ")[0]))
+    assert "assigned_once" in looking
+    threads = built.split("\n## Threads and event loops\n")[1].split("\n## ")[0].splitlines()
+    lists = [line for line in threads if line.startswith(("| `KafkaConsumer` |", "| `kafka_async.sync.KafkaConsumer`, "))]
+    assert len(lists) == 2
+    assert [looking - set(re.findall(r"`(\w+)`", text)) for text in (*lists, str(KafkaConsumer.__doc__))] == [set()] * 3
 
 
 # --- versions ------------------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import ast
 import importlib
 import inspect
+import re
 from pathlib import Path
 from typing import get_args
 
@@ -21,7 +22,24 @@ BUILT = (ROOT / "kafka_async" / "README.md").read_text()
 @pytest.mark.parametrize("name", [name for name in kafka_async.__all__ if not name.startswith("_")])
 def test_every_public_name_has_a_docstring_and_is_in_the_list_of_them(name: str) -> None:
     assert inspect.getdoc(getattr(kafka_async, name))
-    assert f"`{name}`" in BUILT.partition("## Public names")[2]
+    assert name in listed("kafka_async")
+
+
+def listed(module: str) -> set[str]:
+    """Return the names in the list that programs import from a module."""
+    of: dict[str, set[str]] = {}
+    where = ""
+    for said, names in re.findall(r"^\| (`[\w.]+`)? ?\| (.*?) \|", BUILT.partition("## Public names")[2], re.MULTILINE):
+        where = said.strip("`") or where
+        of.setdefault(where, set()).update(re.findall(r"`(\w+)`", names))
+    return of[module]
+
+
+@pytest.mark.parametrize("module", ["adapters.tables", "spark", "sync", "testing"])
+def test_every_name_that_a_module_gives_out_is_in_the_list(module: str) -> None:
+    if module == "spark":
+        pytest.importorskip("pyspark")
+    assert set(importlib.import_module(f"kafka_async.{module}").__all__) <= listed(f"kafka_async.{module}")
 
 
 def _public_methods(cls: type) -> set[str]:

@@ -62,6 +62,12 @@ def test_the_end_of_an_outage_has_its_length() -> None:
     assert all(re.fullmatch(r"recovered: .*, after \d+\.\d s and \d+ failures?(: .*)?", text) for text in ends)
 
 
+def test_every_logger_of_the_package_is_in_the_table() -> None:
+    sources = "".join(path.read_text() for path in (ROOT / "kafka_async").rglob("*.py"))
+    used = set(re.findall(r'getLogger\("(kafka_async[.\w]*)"\)', sources)) - {"kafka_async.librdkafka"}  # has no handler
+    assert used <= set(re.findall(r"^\| `(kafka_async[.\w]*)` \| ", PAGE, re.MULTILINE))
+
+
 def test_the_formatter_of_the_page_writes_a_line_as_json_with_every_field_of_the_table() -> None:
     (program,) = [block for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "class JsonFormatter" in block]
     names: dict[str, Any] = {}

@@ -178,8 +178,15 @@ PACKAGE = Path(kafka_async.__file__).parent
 ROOT = PACKAGE.parent
 MISSING = """
 import asyncio
+import contextlib
+import logging
 import os
 from typing import Any
+
+from kafka_async.errors import CommitFailedError
+
+log = logging.getLogger(__name__)
+
 
 class Order: ...
 
@@ -418,6 +425,7 @@ def test_an_editor_completes_the_name_of_an_option(line: str) -> None:
     assert found == ["bootstrap_servers="]
 
 
+@pytest.mark.slow
 def test_an_editor_completes_the_options_of_process() -> None:
     jedi = pytest.importorskip("jedi", reason="jedi is not installed: pip install '.[test]'")
     assert {f"{name}=" for name in DEFAULTS} <= set(completions(jedi, 'KafkaConsumer("t").process(print, '))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from functools import partial, wraps
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
+import anyio
 from attrs import frozen
 
 from ...background.by_topic import by_topic
@@ -19,6 +20,7 @@ from ...errors import (
     IllegalStateError,
     InvalidTopicError,
     KafkaConnectionError,
+    KafkaError,
     KafkaTimeoutError,
     MalformedResponseError,
     TopicAuthorizationFailedError,
@@ -78,6 +80,8 @@ _MAKES_TOPICS: Final = "errors.deadletterqueue.auto.create.topics.enable"
 _PREFIX: Final = "errors.deadletterqueue.topic.name.prefix"
 _LETTERS_FROM: Final = 2
 """The level of the feature ``share.version`` from which brokers write dead letters."""
+_MOMENT: Final = 2.0
+"""Seconds that one of several brokers has, any of which will do."""
 _GROUP_CONFIG: Final = 8
 """The source of a setting that is set for the group itself (``ConfigEntry.ConfigSource``)."""
 
@@ -246,7 +250,10 @@ class Admin:
         Brokers take any name and lose the letters without a word if the topic is not fit for them, so what speaks against it is
         looked for: the topic, its settings, its name, the cluster's feature ``share.version``.
         """
-        settings = await self.group_settings(group_id)
+        return await self.letters_by(await self.group_settings(group_id))
+
+    async def letters_by(self, settings: Mapping[str, tuple[str | None, bool]]) -> DeadLetterTopic | None:
+        """Return where dead letters of a share group with these settings go; see ``dead_letters``."""
         name, _ = settings.get(LETTERS_TO, (None, False))
         if not name:
             return None
@@ -269,14 +276,10 @@ class Admin:
         return found
 
     async def _problem_of_letters(self, name: str) -> str | None:
-        node_id = self.client.nodes[0]
-        if (level := await self._share_version(node_id)) is not None and level < _LETTERS_FROM:
+        if (level := await self._share_version()) is not None and level < _LETTERS_FROM:
             upgrade = f"kafka-features upgrade --feature share.version={_LETTERS_FROM}"
             return f"the cluster has share.version={level}, which {upgrade!r} changes"
-        try:
-            broker = await self._settings(BROKER, str(node_id), node_id)
-        except ClusterAuthorizationFailedError:  # what is not known speaks against nothing
-            broker = {}
+        broker = await self._settings_of_a_broker()
         prefix, _ = broker.get(_PREFIX, (None, False))
         if prefix and not name.startswith(prefix):
             return f"the name does not begin with {prefix!r}, which the brokers' {_PREFIX} demands"
@@ -292,10 +295,26 @@ class Admin:
         allowed, _ = topic.get(_ALLOWED, ("true", False))
         return None if allowed == "true" else f"the topic does not have {_ALLOWED}=true"
 
-    async def _share_version(self, node_id: int) -> int | None:
+    async def _settings_of_a_broker(self) -> dict[str, tuple[str | None, bool]]:
+        """Return the settings of the first broker that tells its own; none if none does: what is not known speaks against nothing.
+
+        Only the broker itself knows them, and the first may be hanging.
+        """
+        for node_id in self.client.nodes:
+            with anyio.move_on_after(_MOMENT):
+                try:
+                    return await self._settings(BROKER, str(node_id), node_id)
+                except ClusterAuthorizationFailedError:  # the others say the same
+                    break
+                except KafkaError as error:
+                    if not error.retriable:
+                        raise
+        return {}
+
+    async def _share_version(self) -> int | None:
         """Return the level of the feature that share groups need; ``None`` if the broker does not say."""
         message = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION)
-        answer = await self.client.ask(message, node_id)
+        answer = await self.client.ask(message)
         if answer.finalized_features_epoch < 0:
             return None
         return next((each.max_version_level for each in answer.finalized_features if each.name == "share.version"), 0)

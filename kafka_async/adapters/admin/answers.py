@@ -75,6 +75,11 @@ class Group:
     protocol: str = "consumer"
     """What its members are, as in ``GroupListing``."""
 
+    @property
+    def owned(self) -> frozenset[TopicPartition]:
+        """The partitions of all members."""
+        return frozenset(partition for member in self.members for partition in member.partitions)
+
 
 @frozen
 class ShareOffset:

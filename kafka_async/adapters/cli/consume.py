@@ -91,7 +91,8 @@ def consume(
     if options.get("group_id") != group:
         if any("group_id" in setting.partition("=")[0].replace(".", "_") for setting in settings or ()):
             raise typer.BadParameter("group_id: give the group with --group")
-        options["group_id"] = None  # the file may be for other programs too: without --group nothing is committed
+        # The file may be for other programs too, static members among them: without --group nothing is committed.
+        options |= {"group_id": None, "group_instance_id": None}
     topics = tuple(dict.fromkeys(names))
     reading: RecordSource
     if group is not None:

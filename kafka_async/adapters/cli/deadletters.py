@@ -303,8 +303,13 @@ def show(
 
 
 def _options(brokers: str | None, file: Any, settings: list[str] | None) -> dict[str, Any]:
-    """Return the options of a consumer that reads letters: not those of transactions that were aborted."""
-    return admin_options(brokers, file, settings) | {"isolation_level": "read_committed", "enable_auto_commit": False}
+    """Return the options of a consumer that reads letters: not those of transactions that were aborted.
+
+    A file may be for other programs too. The sequence with their ``auto.offset.reset=latest`` that costs letters: the oldest are
+    deleted while they are read, the position goes to the end, and the commit to it passes those between, which nobody has read.
+    """
+    own = {"isolation_level": "read_committed", "enable_auto_commit": False, "auto_offset_reset": "earliest"}
+    return admin_options(brokers, file, settings) | own
 
 
 def _group(topic: str) -> str:

@@ -3,7 +3,8 @@
 import base64
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -323,23 +324,30 @@ class _File:
     source: _Topic
     path: Path
     form: Any
+    output: Output
 
     async def write(self) -> "Written":
         from ..export.exporting import to_file
 
-        return await to_file(self.source.scan(), self.path, self.form)
+        return await to_file(self.source.scan(), self.path, self.form, look_up=self.output.do)
 
 
 @frozen
 class _Stdout:
     source: _Topic
     form: Any
+    output: Output
 
     async def write(self) -> "Written":
         from ..export.exporting import standard_output, to_stream
 
-        with standard_output() as stream:
-            return await to_stream(self.source.scan(), stream, self.form)
+        def flushed(work: Callable[..., Any], *arguments: Any) -> Any:
+            result = work(*arguments)
+            sys.stdout.buffer.flush()  # what is left would be written as Python ends, and wait for a reader there
+            return result
+
+        do = self.output.do
+        return await to_stream(self.source.scan(), standard_output(), self.form, look_up=do, write=partial(do, flushed))
 
 
 @frozen
@@ -370,6 +378,7 @@ def _target(out: str, form: str | None, part_size: int | None, source: _Topic, o
             drops_partition=names is not None and PARTITION not in names,
             options=source.options(),
             at_once=max(AT_ONCE, source.how["processes"]),
+            look_up=output.do,
             notify=lambda text: output.notify(f"% {text}"),
         )
         return _Parts(source, folder)
@@ -378,8 +387,8 @@ def _target(out: str, form: str | None, part_size: int | None, source: _Topic, o
     if out == STDOUT:
         if form is None:
             raise ValueError("-o - needs --format")
-        return _Stdout(source, form_named(form))
-    return _File(source, path, form_of(out) if form is None else form_named(form))
+        return _Stdout(source, form_named(form), output)
+    return _File(source, path, form_of(out) if form is None else form_named(form), output)
 
 
 def _said(written: "Written") -> str:

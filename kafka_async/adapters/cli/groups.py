@@ -1,11 +1,12 @@
 """The commands ``kafka-async groups``: which groups there are, their members, their lag."""
 
 import random
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Awaitable, Collection, Iterable, Mapping
 from functools import partial
 from itertools import starmap
+from math import inf
 from types import MappingProxyType
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, Self, TypeAlias
 
 import anyio
 import typer
@@ -14,7 +15,7 @@ from attrs import define, evolve, frozen
 from ...application.consumer import KafkaConsumer
 from ...config import ConsumerConfig
 from ...config.spelling import did_you_mean
-from ...errors import GroupIdNotFound, IllegalStateError, KafkaError
+from ...errors import GroupAuthorizationFailedError, GroupIdNotFound, IllegalStateError, KafkaError, KafkaTimeoutError
 from ...model import IsolationLevel, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from ...trace import first_of, partition_names
 from ..admin import LATEST, LETTERS_TO, Admin, Client, DeadLetterTopic, DescribedMember, Group, GroupListing, ShareOffset, batches
@@ -28,6 +29,10 @@ from .tables import AtLeast, printable, table
 
 app = new_app("List, describe and configure groups.")
 
+Letters: TypeAlias = DeadLetterTopic | KafkaError | None
+"""Where dead letters of a share group go; ``None``: there are none. The error: why that is not known."""
+_FOR_A_HINT: Final = 2.0
+"""Seconds that brokers have to tell what a hint is made of: they may not answer, and the answer needs no hint."""
 _NO_SHARE_OFFSETS: Final = (
     "No offsets: nothing was read yet. A share group begins at the end of a topic, unless share.auto.offset.reset=earliest was "
     "set for it before (kafka-async groups configure).\n"
@@ -78,21 +83,6 @@ class GroupProgress:
     def note(self) -> str:
         """What is to be said about the partition; mostly nothing."""
         return self.kept.note if self.kept is not None else ""
-
-
-async def ends_of(consumer: KafkaConsumer[Any, Any], partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    """Look up the ends of those partitions that exist and have a leader: waiting for the others would cost the whole answer."""
-    names = {partition.topic for partition in partitions}
-    if not names:
-        return {}
-    cluster = await consumer.describe_topics(*names)
-    led = {
-        TopicPartition(topic.name, part.partition)
-        for topic in cluster.topics.values()
-        for part in topic.partitions
-        if part.leader is not None
-    }
-    return await consumer.end_offsets(led & set(partitions)) if led & set(partitions) else {}
 
 
 def progress(
@@ -193,10 +183,9 @@ async def _lags(admin: Admin, shown: Collection[GroupListing]) -> dict[str, Know
         left = [group for group in shown if group.group_id in refused and refused[group.group_id].retriable]
         if not await patience.goes_on(refused.values()):
             break
+        left = await _found_anew(admin.client, left, patience.left)
     committed = {name: _told(outcome) for name, outcome in found.items()}
-    ends, silent = await _ends(admin.client, {partition for each in committed.values() for partition in each})
-    for node, why in sorted(silent.items()):
-        to_stderr(f"{printable(f'kafka-async: broker {node} does not tell where its logs end: {in_words(why)}')}\n")
+    ends = await ends_of(admin.client, {partition for each in committed.values() for partition in each})
     lags |= {name: KnownLag.of([row.lag for row in share_progress(_told(outcome))]) for name, outcome in shares.items()}
     lags |= {name: KnownLag.of([row.lag for row in progress(each, ends)]) for name, each in committed.items()}
     for name, error in refused.items():
@@ -205,10 +194,18 @@ async def _lags(admin: Admin, shown: Collection[GroupListing]) -> dict[str, Know
     return lags
 
 
-async def _ends(client: Client, partitions: Collection[TopicPartition]) -> tuple[dict[TopicPartition, int], dict[int, KafkaError]]:
-    """Look up the ends of partitions that exist and have a leader, and return with them which leaders do not tell, and why.
+async def _found_anew(client: Client, groups: Collection[GroupListing], seconds: float) -> list[GroupListing]:
+    """Return groups with the coordinators that they have by now. Those of which nobody says who that is stay as they are."""
+    found = await batches.find_many(client, [group.group_id for group in groups], min(batches.SECONDS, seconds))
+    now = {name: node for name, node in found.items() if isinstance(node, int)}
+    return [evolve(group, coordinator=now.get(group.group_id, group.coordinator)) for group in groups]
 
-    One leader that does not answer costs the partitions of the others nothing. What may pass is asked for again.
+
+async def ends_of(client: Client, partitions: Collection[TopicPartition], which: int = LATEST) -> dict[TopicPartition, int]:
+    """Look up the ends of those partitions that exist, have a leader and may be described. Say on stderr which leaders do not tell.
+
+    One leader that does not answer costs the partitions of the others nothing. What may pass is asked for again. ``which``: with
+    ``EARLIEST`` it is the beginnings.
     """
     ends: dict[TopicPartition, int] = {}
     patience, stable = _Patience.of(client), client.config.isolation_level is IsolationLevel.READ_COMMITTED
@@ -216,12 +213,17 @@ async def _ends(client: Client, partitions: Collection[TopicPartition]) -> tuple
         left = set(partitions) - ends.keys()
         names = {partition.topic for partition in left}
         leaders = layout_of(await client.persist(partial(client.layout, names))).leaders if names else {}
-        asked = dict.fromkeys(left & leaders.keys(), LATEST)
+        asked = dict.fromkeys(left & leaders.keys(), which)
         found = await batches.offsets_many(client, asked, leaders, patience.left, stable=stable)
         ends |= {partition: each.offset for partition, each in found.items() if isinstance(each, OffsetAndTimestamp)}
         errors = {partition: each for partition, each in found.items() if isinstance(each, KafkaError)}
         if not await patience.goes_on(errors.values()):
-            return ends, {leaders[partition]: error for partition, error in errors.items()}
+            break
+    silent = {leaders[partition]: error for partition, error in errors.items()}
+    where = "end" if which == LATEST else "begin"
+    for node, why in sorted(silent.items()):
+        to_stderr(f"{printable(f'kafka-async: broker {node} does not tell where its logs {where}: {in_words(why)}')}\n")
+    return ends
 
 
 @define(eq=False)
@@ -233,9 +235,9 @@ class _Patience:
     failures: int = 0
 
     @classmethod
-    def of(cls, client: Client) -> Self:
-        """Return that of ``default_api_timeout_ms``, from now on."""
-        return cls(client, client.clock() + client.config.default_api_timeout_ms / 1000)
+    def of(cls, client: Client, most: float = inf) -> Self:
+        """Return that of ``default_api_timeout_ms``, from now on, but of ``most`` seconds at most."""
+        return cls(client, client.clock() + min(most, client.config.default_api_timeout_ms / 1000))
 
     @property
     def left(self) -> float:
@@ -244,8 +246,12 @@ class _Patience:
 
     async def goes_on(self, errors: Iterable[KafkaError]) -> bool:
         """Return after a pause whether to ask once more: one of the errors may pass, and there is time."""
+        return any(error.retriable for error in errors) and await self.lasts()
+
+    async def lasts(self) -> bool:
+        """Return after a pause whether there is time to ask once more."""
         pause = self.client.backoff.delay(self.failures, random.random())  # noqa: S311  # jitter is no secret
-        if not any(error.retriable for error in errors) or self.left <= pause:
+        if self.left <= pause:
             return False
         self.failures += 1
         await anyio.sleep(pause)
@@ -290,19 +296,21 @@ async def existing(admin: Admin, name: str) -> Group:
     try:
         return await admin.describe(name)
     except GroupIdNotFound as error:
-        near = did_you_mean(name, [listing.group_id for listing in await admin.list_groups()])
+        listed = await batches.list_many(admin.client, seconds=_FOR_A_HINT)
+        told = [listing.group_id for each in listed.values() if not isinstance(each, KafkaError) for listing in each]
+        near = did_you_mean(name, told)
         raise GroupIdNotFound(f"group {name!r} does not exist{near}") from error
 
 
 async def no_group_of_consumers(options: Mapping[str, Any], error: KafkaError) -> KafkaError:
     """Return an error that says what kind of group it is if it is not a group of consumers, or else ``error``."""
+    group = options["group_id"]
     try:
         async with Client.connect(ConsumerConfig.from_options(options), fail_fast=True) as client:
-            kinds = {listing.group_id: listing.kind for listing in await Admin(client).list_groups()}
+            listing = await Admin(client).find(group)
     except KafkaError:
         return error
-    group = options["group_id"]
-    kind = kinds.get(group, "")
+    kind = listing.kind if listing is not None else ""
     if kind in ("", "classic", "consumer"):
         return error
     hint = "; 'kafka-async share consume' reads as a member of it" if kind == "share" else ""
@@ -325,27 +333,48 @@ def describe(
     options = admin_options(brokers, config, settings)
 
     async def work() -> str | bytes:
-        found: list[tuple[Group, list[GroupProgress], DeadLetterTopic | None]] = []
+        found: list[tuple[Group, list[GroupProgress], Letters]] = []
         async with (
             Client.connect(ConsumerConfig.from_options(options), fail_fast=True) as client,
             KafkaConsumer(**options) as lookups,
         ):
-            for name in dict.fromkeys(names):
-                group = await existing(Admin(client), name)
-                if group.kind == "share":
+            groups = {name: await existing(Admin(client), name) for name in dict.fromkeys(names)}
+            committed = {name: await Admin(client).committed(name) for name, group in groups.items() if group.kind != "share"}
+            concerned = {name: offsets.keys() | groups[name].owned for name, offsets in committed.items()}
+            # Of all at once: a silent leader is waited for once.
+            ends = await ends_of(client, frozenset().union(*concerned.values()))
+            for name, group in groups.items():
+                if name in committed:
+                    told = {partition: end for partition, end in ends.items() if partition in concerned[name]}
+                    kept = await read_maps(lookups, committed[name])
+                    found.append((group, progress(committed[name], told, group.members, kept), None))
+                else:
                     rows = share_progress(await Admin(client).share_offsets(name))
-                    found.append((group, rows, await Admin(client).dead_letters(name)))
-                    continue
-                committed = await Admin(client).committed(name)
-                owned = {partition for member in group.members for partition in member.partitions}
-                ends = await ends_of(lookups, committed.keys() | owned)
-                kept = await read_maps(lookups, committed)
-                found.append((group, progress(committed, ends, group.members, kept), None))
+                    what = f"where dead letters of group {name!r} go"
+                    found.append((group, rows, await _letters_in_time(what, Admin(client).dead_letters(name))))
         if as_json:
             return b"".join(starmap(description_json, found))
         return "\n".join(starmap(description, found))
 
     start(work, debug)
+
+
+async def _letters_in_time(what: str, asked: Awaitable[DeadLetterTopic | None]) -> Letters:
+    """Return the answer about dead letters, or why there is none, which is said on stderr: the other answers do not need it.
+
+    The settings of a group need an ACL of their own, DESCRIBE_CONFIGS, which its members do not have.
+    """
+    try:
+        with anyio.fail_after(batches.SECONDS):
+            return await asked
+    except KafkaError as error:
+        unknown = error
+    except TimeoutError:
+        unknown = KafkaTimeoutError(f"no broker has answered within {batches.SECONDS:g} s")
+    denied = isinstance(unknown, GroupAuthorizationFailedError)
+    why = "the group's settings may not be read (ACL DESCRIBE_CONFIGS)" if denied else in_words(unknown)
+    to_stderr(f"{printable(f'kafka-async: {what} is not known: {why}')}\n")
+    return unknown
 
 
 def share_table(rows: Collection[GroupProgress]) -> str:
@@ -354,7 +383,7 @@ def share_table(rows: Collection[GroupProgress]) -> str:
     return table(("TOPIC", "PARTITION", "START", "LAG"), settled) if settled else _NO_SHARE_OFFSETS
 
 
-def description(group: Group, rows: Collection[GroupProgress], letters: DeadLetterTopic | None = None) -> str:
+def description(group: Group, rows: Collection[GroupProgress], letters: Letters = None) -> str:
     """Return the group as a line about it, a table of its members and a table of its partitions."""
     parts = [f"Group {printable(group.group_id)}: {group.state}, {group.kind} protocol"]
     parts += [f"assignor {printable(group.assignor)}"] if group.assignor else []
@@ -396,7 +425,9 @@ def description(group: Group, rows: Collection[GroupProgress], letters: DeadLett
     return text + "\n" + (table(header, lines) if lines else "No committed offsets.\n")
 
 
-def _letters_text(letters: DeadLetterTopic | None) -> str:
+def _letters_text(letters: Letters) -> str:
+    if isinstance(letters, KafkaError):
+        return "not known"
     if letters is None:
         return "none; errors.deadletterqueue.topic.name names no topic"
     what = "with the records" if letters.with_records else "only where the records were"
@@ -404,7 +435,7 @@ def _letters_text(letters: DeadLetterTopic | None) -> str:
     return printable(f"to {letters.name}, {what}{trouble}")
 
 
-def description_json(group: Group, rows: Iterable[GroupProgress], letters: DeadLetterTopic | None = None) -> bytes:
+def description_json(group: Group, rows: Iterable[GroupProgress], letters: Letters = None) -> bytes:
     """Return the same as a line of JSON."""
     node = group.coordinator
     return json_row(
@@ -415,9 +446,9 @@ def description_json(group: Group, rows: Iterable[GroupProgress], letters: DeadL
             "assignor": group.assignor,
             "epoch": group.epoch,
             "coordinator": {"id": node.id, "host": node.host, "port": node.port},
-            "dead_letters": None
-            if letters is None
-            else {"topic": letters.name, "with_records": letters.with_records, "problem": letters.problem},
+            "dead_letters": {"topic": letters.name, "with_records": letters.with_records, "problem": letters.problem}
+            if isinstance(letters, DeadLetterTopic)
+            else None,
             "members": [
                 {
                     "member_id": each.member_id,
@@ -523,9 +554,12 @@ def configure(
             admin = Admin(client)
             if wanted:
                 await admin.configure_group(name, wanted)
-            found = await admin.group_settings(name)
-            letters = await admin.dead_letters(name) if LETTERS_TO in wanted else None
-        if letters is not None and letters.problem is not None:
+            found = await _settings_with(admin, name, wanted)
+            set_now = found | {key: (value, value is not None) for key, value in wanted.items()}
+            letters: Letters = None
+            if (topic := wanted.get(LETTERS_TO)) is not None:
+                letters = await _letters_in_time(f"whether letters can be written to {topic}", admin.letters_by(set_now))
+        if isinstance(letters, DeadLetterTopic) and letters.problem is not None:
             to_stderr(f"{printable(f'kafka-async: no dead letters are written to {letters.name}: {letters.problem}')}\n")
         if as_json:
             rows = [{"group": name, "setting": key, "value": value, "own": own} for key, (value, own) in sorted(found.items())]
@@ -534,3 +568,25 @@ def configure(
         return table(("SETTING", "VALUE", "FROM"), lines)
 
     start(work, debug)
+
+
+async def _settings_with(admin: Admin, name: str, wanted: Mapping[str, str | None]) -> dict[str, tuple[str | None, bool]]:
+    """Return the settings of a group once those that were changed are told, or else say on stderr which are not.
+
+    The controller answers for the change. Who is asked then is any broker, and each takes it over a moment later.
+    """
+    patience = _Patience.of(admin.client, batches.SECONDS)
+    while True:
+        found = await admin.group_settings(name)
+        late = [key for key, value in wanted.items() if not _is_told(value, *found.get(key, (None, False)))]
+        if not late or not await patience.lasts():
+            break
+    if late:
+        text = f"kafka-async: the change was made, but the broker that was asked does not tell it yet: {', '.join(late)}"
+        to_stderr(f"{printable(text)}\n")
+    return found
+
+
+def _is_told(wanted: str | None, value: str | None, own: bool) -> bool:
+    """Return whether a setting is as it was wanted. Brokers tell TRUE as true."""
+    return not own if wanted is None else own and value is not None and value.lower() == wanted.lower()

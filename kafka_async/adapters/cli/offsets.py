@@ -61,7 +61,7 @@ def show(
                 return _share_offsets(group, [row for row in shared if not topics or row.partition.topic in topics], as_json)
             committed = await Admin(client).committed(group)
             chosen = {each: offset for each, offset in committed.items() if not topics or each.topic in topics}
-            rows = progress(chosen, await ends_of(lookups, chosen.keys()), kept=await read_maps(lookups, chosen))
+            rows = progress(chosen, await ends_of(client, chosen.keys()), kept=await read_maps(lookups, chosen))
         if as_json:
             return b"".join(json_row({"group": group, **row.as_json()}) for row in rows)
         lines = [
@@ -259,7 +259,7 @@ async def kind_of_idle(admin: Admin, name: str, *, create: bool = False) -> str:
     Raises ``GroupIdNotFound``, and ``IllegalStateError`` if the group has members or is not a group of consumers.
     """
     try:
-        group = await existing(admin, name)
+        group = await (admin.describe(name) if create else existing(admin, name))
     except GroupIdNotFound as error:
         if create:
             return ""
@@ -446,24 +446,32 @@ def forget(
     topics: Annotated[list[str], typer.Option("-t", "--topic", metavar="TOPIC", help="Topic to forget; can be repeated.")],
     brokers: Brokers = None,
     config: CommandConfig = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Do it. Without it, only show what would be forgotten.")] = False,
     settings: Settings = None,
     debug: Debug = False,
 ) -> None:
     """Make a share group without members forget topics.
 
-    It reads them again as its share.auto.offset.reset says.
+    It reads them again as its share.auto.offset.reset says. It shows what would be done, and does it with --execute.
     """
     options = admin_options(brokers, config, settings)
 
     async def work() -> str:
         async with Client.connect(ConsumerConfig.from_options(options), fail_fast=True) as client:
-            found = await existing(Admin(client), group)
+            admin = Admin(client)
+            found = await existing(admin, group)
             if found.kind != "share":
                 raise IllegalStateError(f"group {group!r} is not a share group; 'offsets reset' moves a group of consumers")
             if found.members:
                 raise IllegalStateError(refusal(found))
-            await Admin(client).forget_share_offsets(group, dict.fromkeys(topics))
-        return f"Group {group!r} has forgotten {', '.join(dict.fromkeys(topics))}.\n"
+            chosen = [each for each in await admin.share_offsets(group) if each.topic in topics]
+            if missing := [topic for topic in topics if topic not in {each.topic for each in chosen}]:
+                raise NoOffsetForPartitionError(f"group {group!r} has begun nothing of {', '.join(dict.fromkeys(missing))}", ())
+            if execute:
+                await admin.forget_share_offsets(group, dict.fromkeys(topics))
+        if execute:
+            return f"Group {group!r} has forgotten {names_of(chosen)}.\n"
+        return f"Dry run: nothing was forgotten. --execute makes group {group!r} forget {names_of(chosen)}.\n"
 
     start(work, debug)
 

@@ -64,7 +64,7 @@ class Painter:
 
     def enter(self) -> None:
         """Show the pages' own screen, and take keys as they come."""
-        if self._shown or os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp():  # another program has the terminal
+        if self._shown or _in_background():
             return
         self._before = termios.tcgetattr(sys.stdin.fileno())
         tty.setcbreak(sys.stdin.fileno(), termios.TCSADRAIN)
@@ -130,6 +130,14 @@ async def painting(changed: Callable[[], None], pressed: Callable[[str], None]) 
             loop.remove_signal_handler(number)
         with contextlib.suppress(OSError, termios.error):  # the terminal has gone
             painter.leave()
+
+
+def _in_background() -> bool:
+    """Return whether another program has the terminal."""
+    try:
+        return os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp()
+    except OSError:  # it does not control our session, as with ``su -c`` and ``setsid``: then it has no foreground for us
+        return False
 
 
 def _write(data: bytes) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import importlib.util
 import logging
 import ssl
+import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from math import inf
@@ -25,7 +26,7 @@ LARGEST: Final = 64 << 20
 """Bytes of a record that the producer lets pass: the broker decides."""
 PATIENCE: Final = 120.0
 """Seconds that a write may take, as by ``delivery.timeout.ms`` of Java: an idempotent producer of aiokafka tries for ever."""
-_WAIT: Final = 1.0
+_WAIT: Final = 0.2
 """Seconds for which librdkafka is asked for delivery reports at a time."""
 
 
@@ -59,12 +60,12 @@ def require_producer() -> str:
 async def open_producer(library: str, options: dict[str, Any], patience: float = PATIENCE) -> AsyncGenerator[Write]:
     """Yield what writes, with the options of a consumer. Raises ``KafkaError`` if the producer cannot start.
 
-    ``patience``: seconds that a write with aiokafka may take.
+    ``patience``: seconds that a write may take. What is left of one that is cancelled is given up, too.
     """
     config = ConsumerConfig.from_options(options)
     if (why := _foreign_login(config)) is not None:
         raise ValueError(f"{why}: this command cannot write with such a login; it takes PLAIN and SCRAM, with or without TLS")
-    async with _with_aiokafka(config, patience) if library == "aiokafka" else _with_confluent(config) as write:
+    async with _with_aiokafka(config, patience) if library == "aiokafka" else _with_confluent(config, patience) as write:
         yield write
 
 
@@ -77,7 +78,9 @@ def _foreign_login(config: ConsumerConfig) -> str | None:
 
 def _common(config: ConsumerConfig) -> dict[str, Any]:
     return {
-        "bootstrap_servers": ",".join(f"{host}:{port}" for host, port in config.bootstrap_servers),
+        "bootstrap_servers": ",".join(
+            f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in config.bootstrap_servers
+        ),
         "client_id": config.client_id,
     }
 
@@ -104,7 +107,8 @@ async def _with_aiokafka(config: ConsumerConfig, patience: float) -> AsyncGenera
         if silent:
             return [silent[0] for _ in records]
         sent: list[Any] = []
-        with anyio.move_on_after(patience) as limit:  # to send waits too, once the producer has no room
+
+        async def send() -> None:
             for each in records:
                 try:
                     sent.append(await _send_with_aiokafka(producer, each))
@@ -112,6 +116,13 @@ async def _with_aiokafka(config: ConsumerConfig, patience: float) -> AsyncGenera
                     sent.append(error)
             waiting = [each for each in sent if not isinstance(each, Exception)]
             await asyncio.wait(waiting) if waiting else None
+
+        try:
+            with anyio.move_on_after(patience) as limit:  # to send waits too, once the producer has no room
+                await send()
+        except asyncio.CancelledError:
+            silent.append(KafkaTimeoutError("the write was given up; it may still be written"))
+            raise
         if limit.cancelled_caught:
             silent.append(KafkaTimeoutError(f"no broker has acknowledged it for {patience:g} s; it may still be written"))
             sent += [silent[0]] * (len(records) - len(sent))
@@ -152,41 +163,57 @@ def aiokafka_options(config: ConsumerConfig, context: ssl.SSLContext | None) -> 
 
 
 @asynccontextmanager
-async def _with_confluent(config: ConsumerConfig) -> AsyncGenerator[Write]:
+async def _with_confluent(config: ConsumerConfig, patience: float) -> AsyncGenerator[Write]:
     from confluent_kafka import KafkaException, Producer
 
     quiet = logging.getLogger("kafka_async.librdkafka")
+    limit = {"delivery.timeout.ms": round(1000 * patience)}
     try:
-        producer = Producer(confluent_options(config), logger=quiet)
+        producer = Producer({**confluent_options(config), **limit}, logger=quiet)
     except KafkaException as error:
         raise KafkaError(f"the producer cannot start: {error}") from error
 
-    def write_and_wait(records: Sequence[Outgoing]) -> list[Exception | None]:
-        reports: dict[int, Exception | None] = {}
-
-        def report(number: int) -> Callable[[Any, Any], None]:
-            def delivered(error: Any, _: Any) -> None:
-                reports[number] = None if error is None else KafkaException(error)
-
-            return delivered
-
-        for number, each in enumerate(records):
-            where: dict[str, Any] = {} if each.partition is None else {"partition": each.partition}
-            when: dict[str, Any] = {} if each.timestamp is None else {"timestamp": each.timestamp}
-            try:
-                producer.produce(
-                    each.topic, each.value, each.key, headers=list(each.headers), on_delivery=report(number), **where, **when
-                )
-            except (KafkaException, BufferError) as error:
-                reports[number] = error
-        while len(reports) < len(records):
-            producer.poll(_WAIT)
-        return [reports[number] for number in range(len(records))]
+    given_up = threading.Event()
 
     async def write(records: Sequence[Outgoing]) -> list[Exception | None]:
-        return await asyncio.to_thread(write_and_wait, records)
+        work = asyncio.ensure_future(asyncio.to_thread(_write_with_confluent, producer, records, given_up))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            given_up.set()
+            await asyncio.wait((work,))  # it ends soon, and then nothing more is sent; Python would wait for its thread in any case
+            raise
 
     yield write
+
+
+def _write_with_confluent(producer: Any, records: Sequence[Outgoing], given_up: threading.Event) -> list[Exception | None]:
+    """Write, and wait until all is reported. Once it is given up, return nothing, and have nothing more sent."""
+    from confluent_kafka import KafkaException
+
+    reports: dict[int, Exception | None] = {}
+
+    def report(number: int) -> Callable[[Any, Any], None]:
+        def delivered(error: Any, _: Any) -> None:
+            reports[number] = None if error is None else KafkaException(error)
+
+        return delivered
+
+    for number, each in enumerate(records):
+        where: dict[str, Any] = {} if each.partition is None else {"partition": each.partition}
+        when: dict[str, Any] = {} if each.timestamp is None else {"timestamp": each.timestamp}
+        try:
+            producer.produce(
+                each.topic, each.value, each.key, headers=list(each.headers), on_delivery=report(number), **where, **when
+            )
+        except (KafkaException, BufferError) as error:
+            reports[number] = error
+    while len(reports) < len(records):
+        if given_up.is_set():
+            producer.purge()
+            return []
+        producer.poll(_WAIT)
+    return [reports[number] for number in range(len(records))]
 
 
 _NAMES: Final = {

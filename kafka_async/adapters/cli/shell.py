@@ -25,9 +25,10 @@ from .main import INTERRUPTED, let_interrupts_raise
 from .tables import printable
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 PATIENCE: Final = 0.5
-"""Seconds that a write has to end in once the command is to end."""
+"""Seconds that a write, or a look-up, has to end in once the command is to end."""
 ENDED: Final = ("recovered: ", "no longer needed: ")
 """How lines of the log about the end of an outage begin, after the client's name."""
 
@@ -125,8 +126,8 @@ class Output:
     """Makes a text about Python's arguments one about options of the command."""
     failed: int = FAILED
     """The exit code for an error. A check has one of its own: the usual one is a warning to what runs checks."""
-    writing: bool = field(default=False, init=False)
-    """A write has begun and is not over."""
+    busy: bool = field(default=False, init=False)
+    """Work on the thread has begun and is not over."""
     _outages: "OutageLines | None" = field(default=None, init=False)
     _thread: ThreadPoolExecutor = field(factory=lambda: ThreadPoolExecutor(1, "kafka_async output"), init=False)
 
@@ -139,23 +140,27 @@ class Output:
             logger.addHandler(self._outages)
 
     async def write(self, data: bytes) -> None:
-        """Write ``data`` and flush it. Raises what writing raises.
+        """Write ``data`` and flush it, as ``do`` does things: what was written counts as written. Raises what writing raises."""
+        if data:
+            await self.do(_write, data)
 
-        Cancelled while the data is still being read, it returns when that is done, and the caller's next ``await`` is cancelled
-        instead: what was written counts as written. Otherwise the write goes on without us.
+    async def do(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Return what ``work`` returns, which may wait for readers and networks. It is done on the thread that writes.
+
+        Cancelled, it returns if the work ends within a moment, and the caller's next ``await`` is cancelled instead. Otherwise the
+        work goes on without us, and ``end`` does not wait for it.
         """
-        if not data:
-            return
-        work = asyncio.get_running_loop().run_in_executor(self._thread, self._write, data)
+        working = asyncio.get_running_loop().run_in_executor(self._thread, self._busy_with, work, arguments)
         try:
-            await asyncio.shield(work)
+            return await asyncio.shield(working)
         except asyncio.CancelledError as cancelled:
-            await asyncio.wait((work,), timeout=PATIENCE)
+            await asyncio.wait((working,), timeout=PATIENCE)
             task = asyncio.current_task()
-            if not work.done() or task is None:
+            if not working.done() or task is None:
                 raise
-            work.result()
+            result = working.result()
             task.cancel(*cancelled.args)
+            return result
 
     async def write_records(self, records: Sequence[Record], write: Writer, *, waits: bool) -> None:
         """Write records. If one of them cannot be, those before it are, and the error is raised.
@@ -163,29 +168,20 @@ class Output:
         ``waits``: ``write`` may wait for others. It is then called on the thread that writes, and given up as a write is.
         """
         if waits:
-            data, error = await asyncio.get_running_loop().run_in_executor(self._thread, self._waited_for, records, write)
+            loop = asyncio.get_running_loop()
+            data, error = await loop.run_in_executor(self._thread, self._busy_with, _joined, (records, write))
         else:
             data, error = _joined(records, write)
         await self.write(data)
         if error is not None:
             raise error
 
-    def _waited_for(self, records: Sequence[Record], write: Writer) -> tuple[bytes, ValueError | None]:
-        self.writing = True
+    def _busy_with(self, work: Callable[..., T], arguments: Sequence[Any]) -> T:
+        self.busy = True
         try:
-            return _joined(records, write)
+            return work(*arguments)
         finally:
-            self.writing = False
-
-    def _write(self, data: bytes) -> None:
-        self.writing = True
-        try:
-            left = memoryview(data)
-            while left:  # a signal that comes while a pipe is full makes it less than all
-                left = left[sys.stdout.buffer.write(left) :]
-            sys.stdout.buffer.flush()
-        finally:
-            self.writing = False
+            self.busy = False
 
     def notify(self, text: str) -> None:
         """Write a line for the person at the terminal, to standard error. If nobody reads it, the records go on."""
@@ -200,10 +196,10 @@ class Output:
         return self.end(USAGE_ERROR if isinstance(error, ImportError) else self.failed)  # an extra that an option needs is missing
 
     def end(self, code: int) -> "typer.Exit":
-        """Return what ends the program. Ends it at once if a write is stuck, for which Python would wait."""
+        """Return what ends the program. Ends it at once if work on the thread is stuck, for which Python would wait."""
         if self._outages is not None:
             logging.getLogger("kafka_async").removeHandler(self._outages)
-        if self.writing:
+        if self.busy:
             os._exit(code)
         self._thread.shutdown()
         return typer.Exit(code)
@@ -213,6 +209,13 @@ def in_words(error: BaseException) -> str:
     """Return what went wrong as one line, without Kafka's code."""
     text = " ".join(map(str, error.args)) if isinstance(error, BrokerResponseError) else str(error)
     return " ".join(text.split()) or type(error).__name__
+
+
+def _write(data: bytes) -> None:
+    left = memoryview(data)
+    while left:  # a signal that comes while a pipe is full makes it less than all
+        left = left[sys.stdout.buffer.write(left) :]
+    sys.stdout.buffer.flush()
 
 
 def _joined(records: Sequence[Record], write: Writer) -> tuple[bytes, ValueError | None]:
@@ -240,7 +243,7 @@ def run(work: Coroutine[Any, Any, int | str | bytes], output: Output) -> NoRetur
         elif isinstance(outcome, bytes):
             sys.stdout.buffer.write(outcome)
         code = outcome if isinstance(outcome, int) else 0
-        if not output.writing:
+        if not output.busy:
             sys.stdout.flush()
     except KeyboardInterrupt:  # asyncio.run has cancelled the work and waited until the consumer was stopped
         code = INTERRUPTED

@@ -7,12 +7,15 @@ import typer
 from attrs import frozen
 
 from ...application.consumer import KafkaConsumer
+from ...config import ConsumerConfig
 from ...config.spelling import did_you_mean
 from ...errors import UnknownTopicOrPartitionError
 from ...events import PartitionDescription, TopicDescription
 from ...model import TopicPartition
+from ..admin import EARLIEST, Client
 from .consumer_options import Brokers, CommandConfig, Settings, admin_options
 from .formats import json_row
+from .groups import ends_of
 from .shell import AsJson, Debug, new_app, start
 from .tables import Cell, table
 
@@ -60,9 +63,9 @@ class Row:
     topic: str
     described: PartitionDescription
     begin: int | None
-    """The first offset; ``None`` if the partition has no leader."""
+    """The first offset; ``None`` if the partition has no leader, or the leader does not tell."""
     end: int | None
-    """The offset that comes next."""
+    """The offset that comes next; ``None`` as for ``begin``."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the values under their names, for JSON."""
@@ -102,8 +105,11 @@ def describe(
     options = admin_options(brokers, config, settings)
 
     async def work() -> str | bytes:
-        async with KafkaConsumer[Any, Any](**options) as consumer:
-            rows = await describe_all(consumer, dict.fromkeys(names))
+        async with (
+            Client.connect(ConsumerConfig.from_options(options), fail_fast=True) as client,
+            KafkaConsumer[Any, Any](**options) as consumer,
+        ):
+            rows = await describe_all(client, consumer, dict.fromkeys(names))
         if as_json:
             return b"".join(json_row(row.as_json()) for row in rows)
         header = ("TOPIC", "PARTITION", "LEADER", "REPLICAS", "IN-SYNC", "BEGIN", "END")
@@ -112,16 +118,19 @@ def describe(
     start(work, debug)
 
 
-async def describe_all(consumer: KafkaConsumer[Any, Any], names: Iterable[str]) -> list[Row]:
-    """Return the partitions of topics. Raises ``UnknownTopicOrPartitionError`` that names the first that does not exist."""
+async def describe_all(client: Client, consumer: KafkaConsumer[Any, Any], names: Iterable[str]) -> list[Row]:
+    """Return the partitions of topics. Says on stderr which leaders do not tell their offsets.
+
+    Raises ``UnknownTopicOrPartitionError`` that names the first topic that does not exist.
+    """
     wanted = tuple(names)
     found: Mapping[str, TopicDescription] = (await consumer.describe_topics(*wanted)).topics
     for name in wanted:
         if name not in found:
             raise UnknownTopicOrPartitionError(f"topic {name!r} does not exist{did_you_mean(name, await consumer.topics())}")
     led = [TopicPartition(name, part.partition) for name in wanted for part in found[name].partitions if part.leader is not None]
-    begins = await consumer.beginning_offsets(led) if led else {}
-    ends = await consumer.end_offsets(led) if led else {}
+    ends = await ends_of(client, led)
+    begins = await ends_of(client, ends.keys(), EARLIEST)  # a leader that does not answer is waited for once
     return [
         Row(
             topic=name,

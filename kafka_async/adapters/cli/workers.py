@@ -52,7 +52,7 @@ def run_workers(
     """Run a program of yours in several processes.
 
     A process that fails is started again, after 1 s at first and 30 s at most. One that hangs, or uses more memory than --max-rss,
-    is replaced. If the program cannot be imported, or an option is wrong, all end.
+    is replaced. If the program cannot be imported, or an option is wrong, before any process was assigned partitions, all end.
 
     SIGTERM and Ctrl-C end all processes together; each may take --stop-timeout, for the records that it is working on and a last
     commit. A second one kills them, if it comes a second later or more. SIGHUP replaces them one after the other, the next one when

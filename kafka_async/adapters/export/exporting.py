@@ -4,11 +4,12 @@ Never leaves half a file under its name, and never reads on while a batch is not
 row group for each file that is open.
 """
 
+import asyncio
 import base64
 import json
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, aclosing, contextmanager
+from contextlib import ExitStack, aclosing
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -24,10 +25,13 @@ from ..ranges.offsets import names_of
 from ..tables.layout import REASON
 from .forms import GROUP_BYTES, Form, FormWriter
 from .parts import AT_ONCE, ExportPart, cut, ranges_of, rounds
-from .whole import only_one, whole_file, write_whole
+from .whole import PARTIAL, only_one, whole_file, write_whole
 
 STATE: Final = "_export.json"
 """In a folder of parts: what it is an export of. Readers of folders pass over names that begin with an underscore."""
+_LOCK: Final = "_export.lock"
+_OWN: Final = (STATE, STATE + PARTIAL, _LOCK)
+"""What a run that was killed before its first part may have left."""
 _VERSION: Final = 1
 
 
@@ -42,6 +46,12 @@ class Table(Protocol):
         """How many offsets are left out, since they lie behind an open transaction."""
 
     def __aiter__(self) -> AsyncIterator[Any]: ...
+
+
+class OnThread(Protocol):
+    """Has work done that waits for disks, readers and networks, while the event loop goes on."""
+
+    async def __call__(self, work: Callable[..., Any], /, *arguments: Any) -> Any: ...
 
 
 class ExportSource(Protocol):
@@ -71,12 +81,9 @@ class Written:
     """Rows whose value could not be decoded, and which have the reason beside them."""
 
 
-@contextmanager
-def standard_output() -> Iterator[Any]:
-    """Yield a ``pyarrow.NativeFile`` that writes to standard output, which stays open."""
-    stream = pa.PythonFile(_Kept(sys.stdout.buffer), "w")
-    yield stream
-    sys.stdout.buffer.flush()
+def standard_output() -> Any:
+    """Return a ``pyarrow.NativeFile`` that writes to standard output, which stays open."""
+    return pa.PythonFile(_Kept(sys.stdout.buffer), "w")
 
 
 @define(eq=False)
@@ -99,24 +106,48 @@ class _Kept:
         self.closed = True
 
 
-async def to_stream(table: Table, stream: Any, form: Form) -> Written:
-    """Write all rows of a table to a ``pyarrow.NativeFile``; the size of what is written is not known."""
-    schema = await _in_thread(lambda: table.schema)
+async def to_end(work: Callable[..., Any], /, *arguments: Any) -> Any:
+    """Have work done on a thread, and wait for its end: nothing is to be closed while it is being written to.
+
+    Cancelled, it returns what the work returns, and the caller's next ``await`` is cancelled instead.
+    """
+    working = asyncio.ensure_future(anyio.to_thread.run_sync(work, *arguments))
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError as cancelled:
+        with anyio.CancelScope(shield=True):  # a scope cancels what it is around again and again
+            await asyncio.wait((working,))
+        result = working.result()
+        if (task := asyncio.current_task()) is not None:
+            task.cancel(*cancelled.args)
+        return result
+
+
+async def to_stream(table: Table, stream: Any, form: Form, *, look_up: OnThread = to_end, write: OnThread = to_end) -> Written:
+    """Write all rows of a table to a ``pyarrow.NativeFile``; the size of what is written is not known.
+
+    Opening and closing write, too. What ``write`` gives up is never closed.
+    """
+    schema = await look_up(lambda: table.schema)
     rows = bad = 0
-    with form.open(stream, schema) as writer:
+    writer = await write(form.open, stream, schema)
+    try:
         async with aclosing(aiter(table)) as batches:  # type: ignore[type-var]  # a scan's are an asynchronous generator
             async for batch in batches:
-                await _in_thread(writer.write, batch)
+                await write(writer.write, batch)
                 rows += batch.num_rows
                 bad += _bad(batch)
-        await _in_thread(writer.finish)
+        await write(writer.close)
+    except BaseException:
+        writer.abandon()
+        raise
     return Written(rows, 0, bad=bad)
 
 
-async def to_file(table: Table, path: Path, form: Form) -> Written:
+async def to_file(table: Table, path: Path, form: Form, *, look_up: OnThread = to_end) -> Written:
     """Write a table to a file, which is there whole or not at all. Raises ``OSError``, and what reading raises."""
     with whole_file(path) as stream:
-        written = await to_stream(table, stream, form)
+        written = await to_stream(table, stream, form, look_up=look_up)
     return evolve(written, size=_size(path))
 
 
@@ -145,6 +176,8 @@ class Folder:
     options: Mapping[str, Any]
     """What else the table depends on: another run must have the same."""
     at_once: int = AT_ONCE
+    look_up: OnThread = to_end
+    """Finds ranges and columns."""
     notify: Callable[[str], None]
 
     async def write(self, source: ExportSource) -> Written:
@@ -154,7 +187,7 @@ class Folder:
         part cannot be read whole, ``OSError``, and what reading raises.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        with only_one(self.path / "_export.lock"):
+        with only_one(self.path / _LOCK):
             state = self._read()
             if state is None:
                 state = await self._begin(source)
@@ -178,7 +211,7 @@ class Folder:
         try:
             state: dict[str, Any] = json.loads((self.path / STATE).read_text())
         except FileNotFoundError:
-            if others := sorted(each.name for each in self.path.iterdir() if not each.name.startswith("_")):
+            if others := sorted(each.name for each in self.path.iterdir() if each.name not in _OWN):
                 raise ValueError(
                     f"{self.path}: holds {others[0]!r} and is not a folder of an export; give a new or an empty one"
                 ) from None
@@ -197,9 +230,9 @@ class Folder:
         return {**self.options, **own}
 
     async def _begin(self, source: ExportSource) -> dict[str, Any]:
-        ranges, kept = await _in_thread(source.begin)
+        ranges, kept = await self.look_up(source.begin)
         table = source.table(ranges, kept, source.ranges(ranges))
-        schema = base64.b64encode((await _in_thread(lambda: table.schema)).serialize()).decode()
+        schema = base64.b64encode((await self.look_up(lambda: table.schema)).serialize()).decode()
         state = {"options": self._all_options(), "ranges": ranges, "kept": kept, "schema": schema}
         write_whole(self.path / STATE, json.dumps(state, indent=1).encode())
         return state
@@ -209,7 +242,7 @@ class Folder:
 
         Returns how many rows there were, and how many of them are bad.
         """
-        schema = await _in_thread(lambda: table.schema)
+        schema = await self.look_up(lambda: table.schema)
         if schema != pa.ipc.read_schema(pa.py_buffer(base64.b64decode(state["schema"]))):
             raise ValueError(
                 f"{self.path}: was begun with other columns than the values have now; name the version of the schema, or give "
@@ -227,16 +260,16 @@ class Folder:
             async with aclosing(aiter(table)) as batches:  # type: ignore[type-var]  # as in to_stream
                 async for batch in batches:
                     for number, some in _by_partition(batch, self.partition_column):
-                        await _in_thread(writers[number].write, some.select(kept))
+                        await to_end(writers[number].write, some.select(kept))
                     rows += batch.num_rows
                     bad += _bad(batch)
-            if held := await _in_thread(lambda: table.held_back):  # none were when the ranges were found
+            if held := await self.look_up(lambda: table.held_back):  # none were when the ranges were found
                 raise DataLossError(
                     f"the ends of {names_of(held)} are said to lie behind an open transaction, though they did not when the export "
                     "began: a broker may be behind the others; another run goes on"
                 )
             for writer in writers.values():
-                await _in_thread(writer.finish)
+                await to_end(writer.finish)
         return rows, bad
 
 
@@ -250,8 +283,3 @@ def _by_partition(batch: Any, column: str) -> Iterator[tuple[int, Any]]:
     found = pc.unique(numbers).to_pylist()
     for number in found:
         yield number, batch if len(found) == 1 else batch.filter(pc.equal(numbers, scalar_of(pa.int32(), number)))
-
-
-async def _in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
-    """Have work done that waits for disks and networks. A cancelled export waits for its end: it may be writing."""
-    return await anyio.to_thread.run_sync(work, *arguments)

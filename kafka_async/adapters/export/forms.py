@@ -218,7 +218,16 @@ class _Csv(FormWriter):
                 array_of(pa.string(), texts(column)) if pa.types.is_nested(column.type) else _csv_column(column, kind, name)
                 for column, (name, kind) in zip(part.columns, _named(self.schema), strict=True)
             ]
-            self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self.schema))
+            self._write(pa.RecordBatch.from_arrays(columns, names=self.schema.names))
+
+    def _write(self, batch: Any) -> None:
+        if batch.schema == self.schema:
+            self._writer.write_batch(batch)
+            return
+        import pyarrow.csv as csv  # as above
+
+        # Times that Arrow cannot write are texts, which the writer would not take.
+        csv.write_csv(batch, self.stream, csv.WriteOptions(include_header=False))
 
     def close(self) -> None:
         self._writer.close()
@@ -238,10 +247,12 @@ def _is_bytes(kind: Any) -> bool:
 
 
 def _csv_column(column: Any, kind: Any, name: str) -> Any:
-    if pa.types.is_duration(column.type):
-        from .json_lines import objects
+    from .json_lines import has_far_times, objects, with_far_times
 
+    if pa.types.is_duration(column.type):
         return array_of(pa.string(), objects(column))
+    if has_far_times(column):
+        return array_of(pa.string(), with_far_times(column, lambda near: near.cast(pa.string()).to_pylist()))
     if not _is_bytes(column.type):
         return column.cast(kind)
     try:

@@ -29,8 +29,12 @@ class ExportPart:
         return self.end - self.start
 
     def name(self, ending: str) -> str:
-        """Return the name of its file; those of a partition sort by offset."""
-        return f"{self.partition}-{self.start:020}{ending}"
+        """Return the name of its file; those of a partition sort by offset.
+
+        Readers of folders pass over names that begin with an underscore or a point, as those of topics may.
+        """
+        hidden = self.partition.topic.startswith(("_", "."))
+        return f"{'part-' if hidden else ''}{self.partition}-{self.start:020}{ending}"
 
 
 def cut(ranges: Mapping[TopicPartition, tuple[int, int]], size: int) -> list[ExportPart]:

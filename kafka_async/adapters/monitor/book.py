@@ -13,7 +13,7 @@ from uuid import UUID
 
 from attrs import define, field, frozen
 
-from ...errors import BrokerResponseError, KafkaError
+from ...errors import BrokerResponseError, KafkaError, KafkaTimeoutError
 from ...model import Node, OffsetAndMetadata, TopicPartition
 from ..admin import DescribedMember, Group, GroupListing, ShareOffset
 from .status import Status, worst
@@ -30,6 +30,10 @@ HISTORY: Final = 60
 HOUR: Final = 3600.0
 SLOW: Final = 60.0
 """Seconds between two questions for what changes slowly: the starts of logs, and open transactions."""
+_FORGOTTEN_AFTER: Final = 60.0
+"""Seconds for which a log is kept that no group has."""
+_MOST_WAITED: Final = 4
+"""Polls in which a group waits for its turn; a coordinator that does not answer for longer is a gap."""
 SKEWED: Final = 0.5
 BOUNCING: Final = 10
 """Rebalances in an hour that are worth a note."""
@@ -76,6 +80,8 @@ class _Known:
     """Why the last question about it brought nothing."""
     told: int = 0
     """The number of the poll that brought its offsets."""
+    waited: int = 0
+    """Polls since then in which its broker answered, and did not get to it."""
     quiet: int = 0
     """Polls in which nothing changed."""
     windows: dict[TopicPartition, Window] = field(factory=dict)
@@ -96,36 +102,79 @@ class _Known:
         """Its members. A group that is listed without any has none, whether it was described or not; ``None``: not known."""
         return self.group.members if self.group is not None else () if self.is_empty else None
 
+    @property
+    def owned(self) -> frozenset[TopicPartition]:
+        """The partitions of its members."""
+        return frozenset() if self.group is None else self.group.owned
+
+
+@define
+class _Log:
+    """What is known of one log."""
+
+    topic_id: UUID | None = None
+    times: EndTimes = field(factory=EndTimes)
+    start: int | None = None
+    stable: int | None = None
+    dated: float = float("-inf")
+    """When the timestamps of its records were last looked up."""
+    unwanted_since: float | None = None
+    """Since when no group has had it; ``None``: one has."""
+
+    @property
+    def end(self) -> int | None:
+        return self.times.latest
+
 
 @define
 class _Logs:
-    """What is known of the logs."""
+    """What is known of the logs. It holds for one topic: another one of that name has other logs, whatever their ends are."""
 
-    times: dict[TopicPartition, EndTimes] = field(factory=dict)
-    starts: dict[TopicPartition, int] = field(factory=dict)
-    stable: dict[TopicPartition, int] = field(factory=dict)
-    dated: dict[TopicPartition, float] = field(factory=dict)
-    """When the timestamps of records were last looked up."""
+    of: dict[TopicPartition, _Log] = field(factory=dict)
     failed: set[TopicPartition] = field(factory=set)
     """Those whose end was not told in the last poll."""
 
     def take(self, now: float, poll: Findings) -> None:
+        for partition in {*self.replaced(poll.layout), *self._forgotten(now)}:
+            del self.of[partition]
         self.failed = set()
         for partition, end in poll.ends.items():
+            log = self.of.setdefault(partition, _Log())
+            log.topic_id = poll.layout.topics.get(partition.topic) or log.topic_id
             if isinstance(end, KafkaError):
                 self.failed.add(partition)
             else:
-                self.times.setdefault(partition, EndTimes()).add(now, end)
-        for known, answers in ((self.starts, poll.starts), (self.stable, poll.stable)):
-            for partition, offset in answers.items():
-                if not isinstance(offset, KafkaError):
-                    known[partition] = offset
-        for partition, start in list(self.starts.items()):  # of a log that was begun anew
-            if (last := self.end(partition)) is not None and start > last:
-                self.starts[partition] = last
+                log.times.add(now, end)
+        for partition, start in poll.starts.items():
+            if not isinstance(start, KafkaError):
+                self.of[partition].start = start
+        for partition, stable in poll.stable.items():
+            if not isinstance(stable, KafkaError):
+                self.of[partition].stable = stable
+        for log in self.of.values():  # one that was begun anew, of which only the end was told yet
+            if log.start is not None and log.end is not None and log.start > log.end:
+                log.start = log.end
 
-    def end(self, partition: TopicPartition) -> int | None:
-        return self.times[partition].latest if partition in self.times else None
+    def replaced(self, layout: Layout) -> list[TopicPartition]:
+        """Return those whose topic has been deleted, and created again."""
+        return [
+            partition
+            for partition, log in self.of.items()
+            if log.topic_id is not None and layout.topics.get(partition.topic) not in (None, log.topic_id)
+        ]
+
+    def _forgotten(self, now: float) -> list[TopicPartition]:
+        """Return those that no group has had for a while: what comes back later is not the same any more.
+
+        Not at once: while a coordinator moves, one list of groups may lack some.
+        """
+        since = {partition: log.unwanted_since for partition, log in self.of.items()}
+        return [partition for partition, at in since.items() if at is not None and now - at > _FORGOTTEN_AFTER]
+
+    def note_wanted(self, now: float, wanted: Collection[TopicPartition]) -> None:
+        """Take which partitions groups have."""
+        for partition, log in self.of.items():
+            log.unwanted_since = None if partition in wanted else now if log.unwanted_since is None else log.unwanted_since
 
 
 @define
@@ -179,9 +228,9 @@ class Book:
         self, offsets: Mapping[str, Offsets | KafkaError], groups: Mapping[str, Group | KafkaError]
     ) -> set[TopicPartition]:
         """Return the partitions whose ends are wanted, now that a poll has found these offsets and groups."""
-        found = {part for known in self._groups.values() for part in (*known.offsets, *known.windows, *_owned(known.group))}
+        found = {part for known in self._groups.values() for part in (*known.offsets, *known.windows, *known.owned)}
         found |= {part for each in offsets.values() if not isinstance(each, KafkaError) for part in each}
-        found |= {part for group in groups.values() if isinstance(group, Group) for part in _owned(group)}
+        found |= {part for group in groups.values() if isinstance(group, Group) for part in group.owned}
         return {part for part in found if self.topic in (None, part.topic)}
 
     def held(self) -> set[TopicPartition]:
@@ -190,10 +239,14 @@ class Book:
             part for known in self._groups.values() for part, window in known.windows.items() if window.may_wait_for_a_transaction
         }
 
+    def replaced(self, layout: Layout) -> bool:
+        """Return whether a topic has been deleted, and created again."""
+        return bool(self._logs.replaced(layout))
+
     def shrunk(self, ends: Mapping[TopicPartition, int | KafkaError]) -> bool:
         """Return whether a log is shorter than it was: its topic may have been created again, which only its id tells."""
         return any(
-            not isinstance(end, KafkaError) and (known := self._logs.end(part)) is not None and end < known
+            isinstance(end, int) and (log := self._logs.of.get(part)) is not None and log.end is not None and end < log.end
             for part, end in ends.items()
         )
 
@@ -231,10 +284,10 @@ class Book:
         """
         found: dict[TopicPartition, Search] = {}
         for part, offset in self._behind():
-            times = self._logs.times.get(part)
-            if times is None or (oldest := times.oldest) is None or offset >= oldest:
+            log = self._logs.of.get(part)
+            if log is None or (oldest := log.times.oldest) is None or offset >= oldest:
                 continue
-            if part not in self._logs.dated or now - self._logs.dated[part] > 10 * SLOW:
+            if now - log.dated > 10 * SLOW:
                 before = found.get(part)
                 if before is None or offset < before.offset:
                     found[part] = Search(offset, (wall_ms, oldest))
@@ -249,9 +302,10 @@ class Book:
     def date(self, now: float, wall_ms: float, searches: Mapping[TopicPartition, Search]) -> None:
         """Take what was found by time."""
         for part, search in searches.items():
-            self._logs.dated[part] = now
+            log = self._logs.of[part]
+            log.dated = now
             for timestamp, offset in sorted(search.found, reverse=True):
-                self._logs.times[part].anchor(now - max(0.0, wall_ms - timestamp) / 1000, offset)
+                log.times.anchor(now - max(0.0, wall_ms - timestamp) / 1000, offset)
 
     def reset_rates(self, now: float) -> None:
         """Count rates from now on."""
@@ -285,6 +339,7 @@ class Book:
         for name, known in self._groups.items():
             if known.told == self._number or (known.idle and known.problem is None and name in listed):
                 self._sample(now, known, poll)
+        self._logs.note_wanted(now, self.partitions({}, {}))
 
     def _take_group(self, now: float, poll: Findings, listing: GroupListing) -> None:
         name = listing.group_id
@@ -294,6 +349,8 @@ class Book:
         before, known.listing = known.group, listing
         group, offsets = poll.groups.get(name), poll.offsets.get(name)
         self._note_state(now, known, group.state if isinstance(group, Group) else "")
+        if not known.idle and (offsets is None or isinstance(offsets, KafkaTimeoutError)):
+            known.waited = min(known.waited + 1, _MOST_WAITED)
         if group is None and offsets is None:
             return  # it was not asked
         known.problem = next((each for each in (offsets, group) if isinstance(each, KafkaError)), None)
@@ -328,8 +385,9 @@ class Book:
         """Give the windows of a group what is known now. Its offsets may be of an earlier poll, if it is asked rarely."""
         known.taken_at = now  # of a group that is asked rarely: its broker still lists it without members
         share = known.listing.kind == "share"
-        owned = set(_owned(known.group))
+        owned = known.owned
         wanted = self._wanted(known, owned)
+        between, known.waited = self.interval * (1 + known.waited), 0  # to wait for one's turn is no gap
         for part in known.windows.keys() - wanted:
             if known.windows[part].is_over:
                 del known.windows[part]
@@ -339,7 +397,7 @@ class Book:
             if isinstance(offset, KafkaError) or unheard:
                 continue
             window = known.windows.setdefault(part, Window(self.allowed))
-            window.add(now, self._seen(part, offset, share, poll.layout), self._members(known, part, owned), self.interval)
+            window.add(now, self._seen(part, offset, share, poll.layout), self._members(known, part, owned), between)
         if (lag := _total(known.windows.values())) is not None:
             known.history.append(lag)
         known.idle = known.is_empty and (lag == 0 or known.quiet >= INTERVALS)
@@ -349,12 +407,13 @@ class Book:
         return {part for part in {*known.offsets, *owned} if self.topic in (None, part.topic)}
 
     def _seen(self, part: TopicPartition, offset: OffsetAndMetadata | ShareOffset | None, share: bool, layout: Layout) -> Seen:
-        end = self._logs.end(part) if part in layout.leaders else None
-        common = {"end": end, "start": self._logs.starts.get(part), "topic_id": layout.topics.get(part.topic)}
+        log = self._logs.of.get(part, _Log())
+        end = log.end if part in layout.leaders else None
+        common = {"end": end, "start": log.start, "topic_id": layout.topics.get(part.topic)}
         if isinstance(offset, ShareOffset):
             return Seen(committed=offset.start, reported=offset.lag, share=True, **common)  # type: ignore[arg-type]  # one dict for two
         committed = offset.offset if offset is not None else None
-        return Seen(committed=committed, stable=self._logs.stable.get(part), share=share, **common)  # type: ignore[arg-type]  # likewise
+        return Seen(committed=committed, stable=log.stable, share=share, **common)  # type: ignore[arg-type]  # likewise
 
     def _members(self, known: _Known, part: TopicPartition, owned: Collection[TopicPartition]) -> Members:
         group, who = known.group, known.members
@@ -413,7 +472,7 @@ class Book:
         )
 
     def _view(self, now: float, name: str, known: _Known) -> GroupView:
-        owned = set(_owned(known.group))
+        owned = known.owned
         owners = _owners(known.group)
         parts = tuple(
             self._partition(now, part, window, self._members(known, part, owned), owners.get(part))
@@ -463,10 +522,10 @@ class Book:
         rates = window.rates(self._rates_since)
         last = window.last
         assert last is not None  # noqa: S101  # the caller has looked
-        times = self._logs.times.get(part)
+        log = self._logs.of.get(part)
         age = None
-        if times is not None and (oldest := window.oldest) is not None and last.lag is not None:
-            age = times.age(now, last.end if last.lag == 0 and last.end is not None else oldest)
+        if log is not None and (oldest := window.oldest) is not None and last.lag is not None:
+            age = log.times.age(now, last.end if last.lag == 0 and last.end is not None else oldest)
         return PartitionView(
             partition=part,
             status=verdict.status,
@@ -503,11 +562,6 @@ def _untold(part: TopicPartition, owner: str | None) -> PartitionView:
         lost=0,
         retention_in=None,
     )
-
-
-def _owned(group: Group | None) -> Iterator[TopicPartition]:
-    for member in group.members if group is not None else ():
-        yield from member.partitions
 
 
 def _owners(group: Group | None) -> dict[TopicPartition, str]:

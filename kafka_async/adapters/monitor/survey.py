@@ -4,7 +4,7 @@ One broker does not hold up the numbers of another for longer than an interval.
 """
 
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from typing import Final, TypeVar
 
 import anyio
@@ -81,7 +81,7 @@ class Survey:
             offsets, ends = offsets | committed, ends | later
         starts: dict[TopicPartition, int | KafkaError] = {}
         stable: dict[TopicPartition, int | KafkaError] = {}
-        if began - self._starts_at >= SLOW or shrunk:
+        if began - self._starts_at >= SLOW or shrunk or self.book.replaced(self._layout):
             self._starts_at = began
             starts = await self._ends(ends, EARLIEST)
         if (held := self.book.held() & ends.keys()) and began - self._stable_at >= SLOW / 2:
@@ -117,25 +117,30 @@ class Survey:
         lost = self._silent.issuperset(client.nodes)  # whoever is asked at an address that nobody has any more is silent for ever
         if now - self._layout_at < LAYOUT_EVERY and not lost:
             return
-        rounds: list[list[int | None]] = [[node] for node in client.nodes if node not in self._silent]
-        rounds += [[node for node in client.nodes if node in self._silent], [None] if lost else []]
-        problem: KafkaError | None = None
-        for nodes in rounds:
-            found = await self._first_layout(nodes)
+        waves = list[list[int]]()
+        left = [node for node in client.nodes if node not in self._silent]
+        while left:  # any broker will do, and the answer may be long: twice as many each time, from one on
+            count = 1 << len(waves)
+            waves.append(left[:count])
+            left = left[count:]
+        found = await self._first_layout([*waves, [node for node in client.nodes if node in self._silent]])
+        if lost and not isinstance(found, Layout):
+            found = await self._first_layout([[None]]) or found
             if isinstance(found, Layout):
-                self._layout, self._layout_at = found, now
-                self._silent = self._silent if nodes != [None] else frozenset()
-                return
-            problem = found or problem
-        if not self._layout.brokers:
-            raise problem or IllegalStateError("no broker says where partitions are")
+                self._silent = frozenset()
+        if isinstance(found, Layout):
+            self._layout, self._layout_at = found, now
+        elif not self._layout.brokers:
+            raise found or IllegalStateError("no broker says where partitions are")
 
-    async def _first_layout(self, nodes: Collection[int | None]) -> Layout | KafkaError | None:
-        """Ask brokers at once; return what the first says that answers, or else what one of them complains of.
+    async def _first_layout(self, waves: Sequence[Sequence[int | None]]) -> Layout | KafkaError | None:
+        """Ask brokers; return what the first says that answers, or else what one of them complains of.
 
-        ``None`` in place of a broker: whoever is at the servers to start from.
+        Those of a wave are asked at once, and the next wave too once these have had ``SHORT`` seconds or have all failed. ``None``
+        in place of a broker: whoever is at the servers to start from.
         """
-        client, found = self.admin.client, list[Layout | KafkaError]()
+        client, found, asked = self.admin.client, list[Layout | KafkaError](), set[int | None]()
+        all_failed = anyio.Event()
 
         async def ask(node: int | None) -> None:
             try:
@@ -144,12 +149,20 @@ class Survey:
             except (KafkaError, TimeoutError) as error:
                 self._silent |= {node} if node is not None else set()
                 found.extend([error] if isinstance(error, KafkaError) else [])
+                asked.discard(node)
+                if not asked:
+                    all_failed.set()
             else:
                 tasks.cancel_scope.cancel()
 
         async with anyio.create_task_group() as tasks:
-            for node in nodes:
-                tasks.start_soon(ask, node)
+            for nodes in filter(None, waves):
+                all_failed = anyio.Event()
+                asked.update(nodes)
+                for node in nodes:
+                    tasks.start_soon(ask, node)
+                with anyio.move_on_after(SHORT):
+                    await all_failed.wait()
         return found[0] if found else None
 
     async def _groups(

@@ -139,8 +139,8 @@ class Window:
     """Those of them at which the group had no members, as if they were the commits."""
     _since: float | None = None
     """Since when it has been what it is, as far as we have seen."""
-    _begun: float | None = None
-    """When the window began."""
+    _attended: float | None = None
+    """Since when the group has members, as far as we have seen. One poll without any may be a restart; two are none."""
     _gaps: int = 0
     """How often it began anew."""
     _former: int | None = None
@@ -160,8 +160,10 @@ class Window:
             self._gaps += 1
         self._take_topic(seen)
         before = self._samples[-1] if self._samples else None
-        if self._begun is None:
-            self._begun = now
+        if members.count != 0:
+            self._attended = now if self._attended is None else self._attended
+        elif before is None or before.readers == 0:
+            self._attended = None
         if self._since is None:
             self._since = now
         elif before is not None and _moved(before.seen, seen):
@@ -194,7 +196,7 @@ class Window:
         self._moves.clear()
         self._alone.clear()
         self._starts.clear()
-        self._since = self._begun = None
+        self._since = self._attended = None
 
     @property
     def last(self) -> Seen | None:
@@ -312,11 +314,13 @@ class Window:
         return Judgement(Status.STOP if certain else Status.OK, "no members")
 
     def _with_members(self, now: float, members: Members) -> Judgement:
-        if len(self._samples) < FEWEST or self._begun is None or now - self._begun < PATIENCE or members.state not in SETTLED:
+        since = now if self._attended is None else self._attended
+        attended = [sample for sample in self._samples if sample.time >= since]
+        if len(attended) < FEWEST or now - since < PATIENCE or members.state not in SETTLED:
             return Judgement(Status.OK)
         if not members.owned and members.count is not None:
             return Judgement(Status.WARN, "no member has it") if self._is_quiet(now, PATIENCE) else Judgement(Status.OK)
-        commits = [sample.commit for sample in self._samples if sample.seen.committed is not None]
+        commits = [sample.commit for sample in attended if sample.seen.committed is not None]
         status = rules.moving(commits, self.allowed) if commits else Status.OK
         if status is Status.STALL:
             return self._stalled(now)
@@ -331,8 +335,13 @@ class Window:
         return Judgement(Status.STALL, "has members, commits nothing")
 
     def _is_quiet(self, now: float, least: float) -> bool:
-        """Return whether nothing was committed for so long that it means something, even to a group that commits rarely."""
-        return self._since is not None and now - self._since >= max(least, 3 * self._usual())
+        """Return whether nothing was committed for so long that it means something, even to a group that commits rarely.
+
+        Members have as long from when they come: what nobody committed before is not theirs.
+        """
+        if self._since is None:
+            return False
+        return now - max(self._since, self._attended or self._since) >= max(least, 3 * self._usual())
 
     def _usual(self) -> float:
         """Return the seconds that usually lie between two moves."""

@@ -41,6 +41,10 @@ class LossPolicy:
     timeout_ms: int
     """How long to wait for records."""
     sleep: Callable[[float], None] = time.sleep
+    looks: int = LOOKS
+    """How often brokers are asked before what one says against the plan is believed."""
+    pause: float = SECOND_LOOK
+    """Seconds between two of these looks."""
 
 
 class RangesReading:
@@ -120,9 +124,9 @@ class RangesReading:
         there = self._there(left)
         is_refused = there == left and isinstance(error, OffsetOutOfRangeError)
         refused = error.offsets if isinstance(error, OffsetOutOfRangeError) and error.offsets else left
-        if is_refused and max((self._doubts[partition] for partition in refused), default=0) < LOOKS:
+        if is_refused and max((self._doubts[partition] for partition in refused), default=0) < self._policy.looks:
             self._doubts.update(refused.keys())  # all of it is there: the broker that refused it is behind the others
-            self._policy.sleep(SECOND_LOOK)
+            self._policy.sleep(self._policy.pause)
         elif self._policy.fails and (isinstance(error, LogTruncationError) or not self._only_begin_later(left, there)):
             text = f"{error}; {self._policy.remedy}"
             raise DataLossError(text) from error
@@ -169,9 +173,9 @@ class RangesReading:
 
         It held all when they were planned, so an end within them is asked for again.
         """
-        for look in range(LOOKS):
+        for look in range(self._policy.looks):
             if look:
-                self._policy.sleep(SECOND_LOOK)
+                self._policy.sleep(self._policy.pause)
                 self._consumer.describe_topics(*{partition.topic for partition in left})  # leads to the leader of now
             begins, ends = self._consumer.beginning_offsets(left), self._consumer.end_offsets(left)
             if not below(ends, {partition: end for partition, (_, end) in left.items()}):
@@ -186,13 +190,16 @@ class RangesReading:
     def _leave_out_what_is_gone(self) -> bool:
         """Leave out partitions that are gone, or that another topic of the name has now, and return whether there are any.
 
-        Raises ``DataLossError`` for them with ``fail_on_data_loss``.
+        Any broker answers, and one that has just started may have none of them, or older topics: only what no look sees is gone.
+        Raises ``DataLossError`` for it if the policy is to fail.
         """
         left = self._left()
-        if not (lost := self._lost(left)):
-            return False
-        self._policy.sleep(SECOND_LOOK)
-        lost = {partition: what for partition, what in self._lost(left).items() if partition in lost}
+        lost = self._lost(left)
+        for _ in range(self._policy.looks - 1):
+            if not lost:
+                return False
+            self._policy.sleep(self._policy.pause)
+            lost = {partition: what for partition, what in self._lost(left).items() if partition in lost}
         for what in sorted({*lost.values()}):
             names = names_of(partition for partition in lost if lost[partition] == what)
             if self._policy.fails:

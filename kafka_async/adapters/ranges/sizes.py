@@ -33,6 +33,12 @@ def samples_of(consumer: "KafkaConsumer", ranges: Mapping[TopicPartition, tuple[
 
     Compaction and aborted transactions leave such gaps. Ends early after ``MOST_SAMPLED`` bytes; then partitions may be missing.
     """
+    samples = _seen(consumer, ranges)
+    consumer.assign_ranges({})  # else what lies behind them is fetched as well, and kept for nobody
+    return samples
+
+
+def _seen(consumer: "KafkaConsumer", ranges: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, Sample]:
     seen: dict[TopicPartition, int] = {}
     heads = {partition: (start, min(end, start + SAMPLE)) for partition, (start, end) in ranges.items()}
     consumer.assign_ranges(heads)

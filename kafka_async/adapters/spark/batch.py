@@ -36,12 +36,18 @@ def plan_batch(options: SourceOptions, lookup: Lookup) -> list[Task]:
             after = "the resolved start offset is greater than the resolved end offset"
             raise KafkaConfigurationError(f"{first.option}: {start} of {partition} is above {last.option}, {stop}: {after}")
     ranges = [_range(lookup, partition, starts, stops, begins, ends) for partition in begins]
-    return options.tasks(evolve(each, earliest=_at_the_beginning(first, each.partition)) for each in ranges)
+    return options.tasks(evolve(each, earliest=_at_the_beginning(lookup, first, each.partition)) for each in ranges)
 
 
-def _at_the_beginning(spec: OffsetSpec, partition: TopicPartition) -> bool:
+def _at_the_beginning(lookup: Lookup, spec: OffsetSpec, partition: TopicPartition) -> bool:
     """Return whether a start is where the log begins. Spark's own connector looks that up when a task runs, hours later perhaps."""
-    return spec.kind == "earliest" or (spec.kind == "offsets" and spec.numbers[partition] == EARLIEST)
+    match spec.kind:
+        case "committed":
+            return partition in lookup.uncommitted
+        case "offsets":
+            return spec.numbers[partition] == EARLIEST
+        case _:
+            return spec.kind == "earliest"
 
 
 def _range(

@@ -81,6 +81,8 @@ class KafkaDataSource(DataSource):
     def _warn(self) -> None:
         if self._options.strays:
             _log.warning("options that mean nothing to kafka_async: %s", ", ".join(self._options.strays))
+        if self._options.unused:
+            _log.warning("no effect with kafka.security.protocol=PLAINTEXT: %s", ", ".join(self._options.unused))
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
         raise KafkaConfigurationError(_READS_ONLY)
@@ -116,6 +118,7 @@ class KafkaDataSource(DataSource):
     def _task_reader(self, schema: StructType) -> "TaskReader":
         from pyspark.sql.pandas.types import to_arrow_schema
 
+        from ..ranges.offsets import LOOKS, SECOND_LOOK
         from .schema import projection
         from .task import TaskReader
 
@@ -128,6 +131,9 @@ class KafkaDataSource(DataSource):
             schema=to_arrow_schema(schema, timezone="UTC"),
             fail_on_data_loss=self._options.fail_on_data_loss,
             poll_timeout_ms=self._options.poll_timeout_ms,
+            # What a task leaves out is never read: it does not ask less often than other readings do.
+            looks=max(LOOKS, self._options.retries),
+            pause=max(SECOND_LOOK, self._options.retry_interval),
         )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import InputPartition
 
 from ...values import field, frozen
+from ..ranges.offsets import LOOKS, SECOND_LOOK
 from ..ranges.planner import Task
 from ..ranges.reading import LossPolicy, RangesReading
 from .connections import Lease, leased_for_a_task
@@ -32,6 +33,10 @@ class TaskReader:
     schema: Any
     fail_on_data_loss: bool
     poll_timeout_ms: int
+    looks: int = LOOKS
+    """How often brokers are asked before what one says against the plan is believed."""
+    pause: float = SECOND_LOOK
+    """Seconds between two of these looks."""
     lease: Lease = leased_for_a_task
     sleep: Callable[[float], None] = time.sleep
 
@@ -43,6 +48,8 @@ class TaskReader:
             report=_log.warning,
             timeout_ms=self.poll_timeout_ms,
             sleep=self.sleep,
+            looks=self.looks,
+            pause=self.pause,
         )
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

@@ -30,3 +30,5 @@ else:
         {".estimate": "ScanPlan", ".pinning": "PinnedRanges", ".progress": "ScanProgress", ".scan": "Scan scan"},
         modules="estimate frames layout moments pinning progress sampling streams",
     )
+
+__all__ = ["PinnedRanges", "Scan", "ScanPlan", "ScanProgress"]

@@ -110,16 +110,18 @@ def scan(
     - ``schema``: for JSON the fields, as a ``pyarrow.Schema`` (or polars' schema), in Spark's DDL (``"id BIGINT, at TIMESTAMP"``),
       or ``"infer"``: they are found in the first ten thousand values, or 64 MiB of them. For Avro and Protobuf see ``registry``,
       ``message`` and ``kafka_async.adapters.values.typed.decoder``. ``timezone``: of times in JSON that name none.
-    - ``registry``: the URL of a schema registry for Avro and Protobuf, or a mapping of its options.
-    - ``on_bad``: what becomes of values that cannot be decoded. ``"column"``: their fields are null, their bytes are in
-      ``_corrupt``, and why in ``_corrupt_reason``. ``"null"``: just that. ``"skip"``: such records are left out. ``"raise"``:
-      ``DeserializationError`` with topic, partition and offset. Records without a value have null in every field.
+    - ``registry``: the URL of a schema registry for JSON, Avro and Protobuf, or a mapping of its options.
+    - ``on_bad``: what becomes of values that cannot be decoded. ``"column"``: the fields that cannot be read are null (in JSON the
+      others are kept; in Avro and Protobuf all are null), their bytes are in ``_corrupt``, and why in ``_corrupt_reason``.
+      ``"null"``: the same without these columns, so bad values cannot be told from good ones. ``"skip"``: such records are left
+      out. ``"raise"``: ``DeserializationError`` with topic, partition and offset. Records without a value have null in every field.
     - ``columns``: those that are wanted, in order; others cost nothing. Besides the fields of values, every column of ``getarrow``
       is there by its name, and by that name with ``_kafka_`` before it. Default without ``values``: all of ``getarrow``.
     - ``ordered``: partition after partition, each by offset. Otherwise batches come as brokers send them, those of a partition in
-      order.
+      order unless there are several ``processes``.
     - ``processes``: how many processes read; ``None``: as many as this one has processors. They share the ranges, and hand over
-      batches without copying them. They take 0.5 s to start, which pays off if there is much to read or decoding is costly.
+      batches without copying them; those of a partition are then in no order, since several may read it. They take 0.5 s to start,
+      which pays off if there is much to read or decoding is costly.
     - ``on_loss``: ``"skip"`` goes on where offsets are gone (deleted by retention, or with their topic) and logs what is missing,
       also in ``losses``; with ``"raise"`` they are a ``DataLossError``.
     - ``progress``: ``True`` shows how far reading is, ``False`` does not; a function is called with ``ScanProgress`` ten times a
@@ -293,8 +295,8 @@ class Scan:
     def ranges(self) -> PinnedRanges:
         """The first offset of each partition that is read, and the one after the last. Found at the first use, and then fixed.
 
-        ``kafka_async.scan(ranges=scan.ranges)`` reads the same records. ``ranges.topic_ids`` has the ids of the topics, and
-        ``ranges.as_json()`` all of it.
+        ``kafka_async.scan(ranges=scan.ranges, ...)`` with the same options reads the same records. ``ranges.topic_ids`` has the ids
+        of the topics, and ``ranges.as_json()`` all of it.
         """
         return self._pin(Opened()).ranges
 

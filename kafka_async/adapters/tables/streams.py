@@ -102,6 +102,8 @@ def read(job: Job, tasks: Iterable[Sequence[OffsetRange]], opened: Opened, repor
     policy = LossPolicy(fails=job.fails, remedy=REMEDY, report=report, timeout_ms=TIMEOUT_MS)
     wanted, way = job.layout.wanted, Way()
     size = RANGE_BATCH_BYTES if job.layout.decoder is None else DECODED_BYTES
+    if job.layout.decoder is not None:
+        job.layout.decoder.begin_reading()
     with opened.consumer(job.options) as consumer:
         for task in tasks:
             way.begin(task)

@@ -128,6 +128,8 @@ class Workers:
         try:
             for _ in range(min(self.count, len(left))):
                 self._workers.append(_started(job))
+                if self._stopped.is_set():  # ``stop`` may not have seen this one
+                    raise ConsumerStoppedError("the scan was stopped")
             with selectors.DefaultSelector() as selector:
                 for worker in self._workers:
                     worker.begin(left.popleft())

@@ -17,16 +17,17 @@ import functools
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any, Final, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...application.reading.arrow import array_of, scalar_of
+from ...application.reading.arrow import Unscaled, array_of, scalar_of
 from ...errors import KafkaConfigurationError
 from ...values import frozen
 from . import avro_bulk
-from .avro_schema import Types, has_members, in_microseconds, plain, with_members
+from .avro_schema import DECIMAL, TIME, Types, has_members, in_microseconds, plain, rate, set_defaults, with_members
 from .ddl import Fields
 from .decoding import BadValueError, Piece
 from .framed import FRAME, RegisteredDecoder, Writers, in_front, in_header, kept_schema
@@ -36,6 +37,7 @@ from .secrets import References
 
 try:
     import fastavro
+    from fastavro.read import LOGICAL_READERS
     from fastavro.schema import SchemaParseException, UnknownType
 except ImportError as missing:
     raise ImportError("Avro values need fastavro, which the extra 'avro' brings: pip install '.[avro]' from a clone") from missing
@@ -47,6 +49,36 @@ except ImportError:
 
 _NO_ID: Final = -1
 """What stands for the id of a schema where there is none."""
+_EXACT_DECIMAL: Final = "kafka_async.exact_decimal"
+"""The logical type of decimals that become Python's: fastavro's own rounds one that has more digits than its schema says."""
+
+
+def _unscaled(data: bytes, writer: Any, reader: Any) -> Any:
+    """Return the bytes of a decimal, which are a number only if the reader's schema says so too."""
+    if (reader["type"] if isinstance(reader, dict) else reader) == "string":
+        return data.decode()
+    found = Unscaled(data)
+    found.scale = writer.get("scale", 0)
+    return found
+
+
+def _exact(data: bytes, writer: Any, reader: Any) -> Decimal:
+    return Decimal(int.from_bytes(data, "big", signed=True)).scaleb(-writer.get("scale", 0), _ALL_DIGITS)
+
+
+def _in_readers_unit(data: int, writer: Any, reader: Any) -> int:
+    if reader is None:  # it is the same schema
+        return data
+    times, parts = rate(writer, reader)
+    return data * times // parts
+
+
+_ALL_DIGITS: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
+for _kind in ("bytes", "fixed"):  # names of our own: what else uses fastavro in this process is not changed
+    LOGICAL_READERS[f"{_kind}-{DECIMAL}"] = _unscaled
+    LOGICAL_READERS[f"{_kind}-{_EXACT_DECIMAL}"] = _exact
+for _kind in ("int", "long"):
+    LOGICAL_READERS[f"{_kind}-{TIME}"] = _in_readers_unit
 
 
 @frozen(kw_only=True)
@@ -67,7 +99,7 @@ class AvroDecoder(RegisteredDecoder):
         """
         if (found := self._at_once(values, ids, topic)) is not None:
             return found
-        read = _Reader(self)
+        read = _Reader(self, topic)
         listed = values.to_pylist()
         of_headers = [None] * len(listed) if ids is None else ids.to_pylist()
         records: list[Mapping[str, Any]] = []
@@ -78,7 +110,8 @@ class AvroDecoder(RegisteredDecoder):
             except BadValueError as error:
                 records.append({})
                 bad[place] = str(error)
-        read.writers.check(topic, len(listed) - values.null_count)
+        if not read.writers.check(len(listed) - values.null_count):
+            return self.piece(values, ids, topic)
         types = dict(self.built)
         columns = [(name, types[name], kind) for name, kind in self.columns]
         try:
@@ -95,7 +128,7 @@ class AvroDecoder(RegisteredDecoder):
         types = dict(self.built)
         columns = tuple((name, types[name], kind) for name, kind in self.columns)
         built = tuple((name, kind) for name, kind, _ in columns)
-        read = _Reader(self)
+        read = _Reader(self, topic)
         bad: dict[int, str] = {}
         parts: list[tuple[Any, list[Any]]] = []
         for rows, frame, name in _groups(values, ids, self.registry is not None):
@@ -115,7 +148,8 @@ class AvroDecoder(RegisteredDecoder):
                     return None
                 bad[place] = why
             parts.append((rows, arrays))
-        read.writers.check(topic, len(values) - values.null_count)
+        if not read.writers.check(len(values) - values.null_count):
+            return self._at_once(values, ids, topic)
         try:
             arrays = [array.cast(kind) for array, (_, _, kind) in zip(_in_order(parts, columns, len(values)), columns, strict=True)]
         except pa.ArrowInvalid:  # a time out of range
@@ -184,11 +218,12 @@ def _array(records: Sequence[Mapping[str, Any]], name: str, built: Any, kind: An
 class _Reader:
     """Reads the values of one batch."""
 
-    def __init__(self, decoder: AvroDecoder) -> None:
+    def __init__(self, decoder: AvroDecoder, topic: str) -> None:
         self._decoder = decoder
         self.schema = _parsed(decoder.schema, decoder.schema)
         self.writers = Writers(
             decoder,
+            topic,
             parse=lambda text: _parsed(text, decoder.schema),
             load=lambda registry, name: _writer(registry, name, decoder.schema),
         )
@@ -249,7 +284,12 @@ def _reader_of(registry: Registry, number: int, known: str | None) -> tuple[str,
 @functools.lru_cache(maxsize=100)
 def _parsed(text: str, reader: str) -> "_Schema":
     """Return a writer's schema for a reader's; the same object for the same texts, which are read without a reader's schema."""
-    return _parse(_with_members(json.loads(text), reader if reader != text else ""), "value.schema")
+    schema = json.loads(text)
+    if text != reader:
+        return _parse(_with_members(schema, reader), "value.schema")
+    found = _parse(_with_members(schema, ""), "value.schema")
+    set_defaults(found.parsed, schema)
+    return found
 
 
 def _with_members(schema: Any, reader: str) -> Any:
@@ -327,6 +367,16 @@ def _holds_itself(schema: Any, within: tuple[str, ...] = ()) -> bool:
     return any(_holds_itself(part, (*within, schema.get("name", ""))) for part in parts)
 
 
+def _with_exact_decimals(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_with_exact_decimals(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    inner = ("type", "items", "values", "fields")
+    found = {key: _with_exact_decimals(part) if key in inner else part for key, part in schema.items()}
+    return found | ({"logicalType": _EXACT_DECIMAL} if found.get("logicalType") == "decimal" else {})
+
+
 def record_reader(registry: Registry) -> Callable[[bytes, bytes | None], Any]:
     """Return what reads single values as Python objects: a value, and its header with the id of its schema if there is one.
 
@@ -338,7 +388,7 @@ def record_reader(registry: Registry) -> Callable[[bytes, bytes | None], Any]:
     def schema_of(name: int | str) -> _Schema:
         found, where = registry.schema(name), f"schema {name}"
         whole, _ = plain(found, where)  # refuses what would allocate without end
-        return _parse(found.schema, where, found.references, whole)
+        return _parse(_with_exact_decimals(found.schema), where, map(_with_exact_decimals, found.references), whole)
 
     def read(value: bytes, header: bytes | None) -> Any:
         data = io.BytesIO(value)

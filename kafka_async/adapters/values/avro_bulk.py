@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from ...application.reading.arrow import array_of, plain_array
 from ...values import evolve, frozen
-from .ddl import Fields
+from .avro_schema import DECIMAL, rate
+from .ddl import MAX_PRECISION, Fields
 
 try:
     from . import _avro_bulk
@@ -155,6 +156,9 @@ class _Alike:
         of_reader, reader = self._one(reader, self.readers)
         if null_at >= 0 and of_reader < 0:
             raise _NotAlikeError  # a null is then a fault
+        if rate(writer, reader) != (1, 1):
+            raise _NotAlikeError  # a time in another unit is another number
+        writer, reader = _without_logical(writer), _without_logical(reader)
         if isinstance(writer, str) or isinstance(reader, str):
             kind = _SIMPLE.get((writer, reader)) if isinstance(writer, str) and isinstance(reader, str) else None
             if kind is None:
@@ -203,16 +207,15 @@ class _Alike:
     def _bytes(self, writer: Any, reader: Any) -> dict[str, Any]:
         """Return how bytes of some length are read, or of a given one, which may be a decimal."""
         fixed = writer["type"] == "fixed"
-        digits = [
-            (each.get("precision"), each.get("scale", 0)) for each in (writer, reader) if each.get("logicalType") == "decimal"
-        ]
+        scales = {each.get("scale", 0) for each in (writer, reader) if each.get("logicalType") == DECIMAL}
         if writer["type"] not in ("fixed", "bytes") or writer.get("size") != reader.get("size") or reader.get("aliases"):
             raise _NotAlikeError
-        if not digits:
+        if reader.get("logicalType") != DECIMAL:
             return {"kind": _FIXED if fixed else _BYTES, "size": writer.get("size", 0)}
-        if len(digits) == 1 or digits[0] != digits[1]:
+        if len(scales) > 1:
             raise _NotAlikeError
-        return {"kind": _FIXED_DECIMAL if fixed else _DECIMAL, "size": writer.get("size", 0), "limit": 10 ** digits[0][0]}
+        limit = 10 ** min(reader["precision"], MAX_PRECISION)
+        return {"kind": _FIXED_DECIMAL if fixed else _DECIMAL, "size": writer.get("size", 0), "limit": limit}
 
     def _passed(self, schema: Any, within: tuple[str, ...]) -> Described:
         """Return how a value is passed over."""
@@ -249,10 +252,13 @@ class _Alike:
             schema = schema[1 - null_at]
         if isinstance(schema, str) and schema in named:
             schema = named[schema]
-        # {"type": "long"} with no more than a logical type, or nothing, around it is a long.
-        if isinstance(schema, dict) and schema["type"] in _PRIMITIVE and schema.get("logicalType") != "decimal":
-            schema = schema["type"]
         return null_at, schema
+
+
+def _without_logical(schema: Any) -> Any:
+    """Return a type: {"type": "long"} with no more than a logical type, or nothing, around it is a long."""
+    alone = isinstance(schema, dict) and schema["type"] in _PRIMITIVE and schema.get("logicalType") != DECIMAL
+    return schema["type"] if alone else schema
 
 
 _PRIMITIVE: Final = frozenset(name for name, _ in _SIMPLE)

@@ -4,16 +4,23 @@ Sources: the Avro 1.12 specification, "Schema Declaration" and "Logical Types"; 
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from math import gcd
 from typing import Any, Final
 
 import pyarrow as pa
 
 from ...errors import KafkaConfigurationError
-from .ddl import TIMESTAMP, TIMESTAMP_NTZ, Fields, check_names, decimal, list_type
+from .ddl import MAX_PRECISION, TIMESTAMP, TIMESTAMP_NTZ, Fields, check_names, decimal, list_type
 from .registry import RegisteredSchema
 
 LOGICAL: Final = "kafka_async.logical"
 """Where ``plain`` puts the logical type of a number."""
+DECIMAL: Final = "kafka_async.decimal"
+"""What ``plain`` calls the logical type of a decimal. Avro readers make numbers of those that they know, as the writer's schema has
+it: of none if it has bytes there, and rounded to its digits."""
+TIME: Final = "kafka_async.time"
+"""What ``plain`` calls the logical type of a number in some unit of time: it is read in the unit of the reader's schema."""
 
 _PRIMITIVE: Final = {
     "boolean": pa.bool_(),
@@ -31,6 +38,18 @@ _TIMES: Final = {
     ("long", "local-timestamp-millis"): pa.timestamp("ms"),
     ("long", "local-timestamp-micros"): TIMESTAMP_NTZ,
 }
+_UNITS: Final = {
+    ("int", "date"): ("instant", 86_400_000_000_000),
+    ("long", "timestamp-millis"): ("instant", 1_000_000),
+    ("long", "timestamp-micros"): ("instant", 1_000),
+    ("long", "timestamp-nanos"): ("instant", 1),
+    ("long", "local-timestamp-millis"): ("instant", 1_000_000),
+    ("long", "local-timestamp-micros"): ("instant", 1_000),
+    ("long", "local-timestamp-nanos"): ("instant", 1),
+    ("int", "time-millis"): ("time of day", 1_000_000),
+    ("long", "time-micros"): ("time of day", 1_000),
+}
+"""What the numbers of some types count, and in how many nanoseconds. Registries do not compare them between versions."""
 _PROMOTED: Final = {
     "long": ("int",),
     "float": ("int", "long"),
@@ -47,14 +66,16 @@ _WIDER: Final = {
 
 
 def plain(found: RegisteredSchema, where: str) -> tuple[Any, dict[str, Any]]:
-    """Return a schema without logical types but decimals, so that numbers stay numbers, and its named types by full name.
+    """Return a schema whose only logical types are ``DECIMAL`` and ``TIME``, and its named types by full name.
 
-    The other logical types go under the key ``LOGICAL``, which Avro readers pass over. Names become full ones. Raises
-    ``KafkaConfigurationError`` for arrays whose elements take no bytes: a count of 2^60 of them would fit in a few.
+    What they were, except for decimals, is under the key ``LOGICAL``, which Avro readers pass over: numbers stay numbers.
+    Names become full ones. Raises ``KafkaConfigurationError`` for arrays whose elements take no bytes: a count of 2^60 of them
+    would fit in a few.
     """
     named: dict[str, Any] = {}
-    references = {_full_name(each): each for each in found.references if isinstance(each, dict)}
-    return _Plain(named, references, where).schema(found.schema, ""), named
+    defined: dict[str, tuple[Any, str]] = {}
+    _define(found.references, "", defined)
+    return _Plain(named, defined, where).schema(found.schema, ""), named
 
 
 def _full_name(schema: Mapping[str, Any], space: str = "") -> str:
@@ -63,10 +84,28 @@ def _full_name(schema: Mapping[str, Any], space: str = "") -> str:
     return name if "." in name or not space else f"{space}.{name}"
 
 
+def _define(schema: Any, space: str, defined: dict[str, tuple[Any, str]]) -> None:
+    """Have ``defined`` get the types that have a name, wherever they are defined in references, and the namespace there."""
+    if isinstance(schema, list | tuple):
+        for part in schema:
+            _define(part, space, defined)
+    if not isinstance(schema, dict):
+        return
+    if schema.get("type") in _NAMED:
+        full = _full_name(schema, space)
+        defined.setdefault(full, (schema, space))
+        space = full.rpartition(".")[0]
+    fields = schema.get("fields")
+    types = [part.get("type") for part in fields if isinstance(part, dict)] if isinstance(fields, list) else []
+    for inner in (*types, *(schema.get(name) for name in ("type", "items", "values"))):
+        _define(inner, space, defined)
+
+
 class _Plain:
-    def __init__(self, named: dict[str, Any], references: dict[str, Any], where: str) -> None:
+    def __init__(self, named: dict[str, Any], defined: Mapping[str, tuple[Any, str]], where: str) -> None:
         self._named = named
-        self._references = references
+        self._defined = defined
+        """What the references define, and the namespace that it stands in."""
         self._where = where
 
     def schema(self, schema: Any, space: str) -> Any:
@@ -79,6 +118,9 @@ class _Plain:
         kind = schema.get("type")
         if isinstance(kind, dict | list):
             return self.schema(kind, space)  # {"type": {"type": ...}}: only a longer way to say the inner one
+        full = _full_name(schema, space) if kind in _NAMED else ""
+        if full in self._named and self._defined.get(full, (None, ""))[0] is schema:
+            return full  # it was put where it was first used, and what it is defined in comes later
         return self._object(dict(schema), str(kind), space)
 
     def _by_name(self, name: str, space: str) -> Any:
@@ -86,15 +128,20 @@ class _Plain:
         for full in (f"{space}.{name}", name):
             if full in self._named:
                 return full
-            if full in self._references:
-                return self.schema(self._references.pop(full), "")
+            if full in self._defined:
+                return self.schema(*self._defined[full])
         return name
 
     def _object(self, found: dict[str, Any], kind: str, space: str) -> Any:
         if kind in _NAMED:
             space = self._name(found, space)
-        if "logicalType" in found and (found["logicalType"] != "decimal" or type(found.get("precision")) is not int):
-            found[LOGICAL] = found.pop("logicalType")
+        if "logicalType" in found:
+            if found["logicalType"] in ("decimal", DECIMAL) and kind in ("bytes", "fixed") and _digits_are_numbers(found):
+                found["logicalType"] = DECIMAL
+            elif found["logicalType"] != TIME:
+                found[LOGICAL] = found.pop("logicalType")
+                if _unit(found) is not None:
+                    found["logicalType"] = TIME
         if kind in ("record", "error"):
             if not isinstance(fields := found.get("fields"), list):
                 raise KafkaConfigurationError(f"{self._where}: expected a list of fields")
@@ -112,7 +159,12 @@ class _Plain:
         if not isinstance(part, dict):
             raise KafkaConfigurationError(f"{self._where}: expected fields that are objects with name and type")
         # A logical type next to the type of a field, and not within it, is ignored (Avro 1.12, "Logical Types").
-        return {**{key: value for key, value in part.items() if key != "logicalType"}, "type": self.schema(part.get("type"), space)}
+        kind = self.schema(part.get("type"), space)
+        found = {**{key: value for key, value in part.items() if key != "logicalType"}, "type": kind}
+        if type(found.get("default")) is int and isinstance(kind, dict) and kind.get("type") in ("float", "double"):
+            with suppress(OverflowError):
+                found["default"] = float(found["default"])  # any number may stand there, and fastavro wants one with a point
+        return found
 
     def _name(self, found: dict[str, Any], space: str) -> str:
         """Give a type its full name, and return the namespace of what stands in it."""
@@ -132,6 +184,27 @@ class _Plain:
         # The fields of a record that is not at its end yet are not known: then it is within itself, and has a byte to say so.
         fields = schema.get("fields", ["?"]) if schema["type"] == "record" else ["?"]
         return schema["type"] == "null" or all(isinstance(part, dict) and self._empty(part["type"]) for part in fields)
+
+
+def _digits_are_numbers(schema: Mapping[str, Any]) -> bool:
+    scale = schema.get("scale", 0)
+    return type(schema.get("precision")) is int and type(scale) is int and scale >= 0
+
+
+def _unit(schema: Any) -> tuple[str, int] | None:
+    return _UNITS.get((str(schema.get("type")), str(schema.get(LOGICAL)))) if isinstance(schema, dict) else None
+
+
+def rate(writer: Any, reader: Any) -> tuple[int, int]:
+    """Return by what a writer's number is multiplied, and what it is divided by then, to be one in the unit of the reader's schema.
+
+    One and one if it stays as it is: both have the same unit, or do not both have one, or count different things.
+    """
+    of_writer, of_reader = _unit(writer), _unit(reader)
+    if of_writer is None or of_reader is None or of_writer[0] != of_reader[0]:
+        return 1, 1
+    common = gcd(of_writer[1], of_reader[1])
+    return of_writer[1] // common, of_reader[1] // common
 
 
 class Types:
@@ -164,8 +237,11 @@ class Types:
                 raise self._refused(f"field {place!r} is {schema!r}")
             schema = self._named[schema]
         kind = schema["type"]
-        if schema.get("logicalType") == "decimal" and kind in ("bytes", "fixed"):
-            return decimal(int(schema["precision"]), int(schema.get("scale", 0)), f"{self._where}, field {place!r}")
+        if schema.get("logicalType") == DECIMAL:
+            precision, scale = schema["precision"], schema.get("scale", 0)
+            if scale <= MAX_PRECISION < precision:
+                precision = MAX_PRECISION  # Kafka Connect writes 64 where it knows of none
+            return decimal(precision, scale, f"{self._where}, field {place!r}")
         return _TIMES.get((kind, str(schema.get(LOGICAL)))) or self._nested(schema, kind, place)
 
     def _nested(self, schema: Mapping[str, Any], kind: str, place: str) -> Any:
@@ -338,6 +414,69 @@ class _Members:
         if isinstance(schema, dict):
             return str(schema["name"]).rpartition(".")[2] if "name" in schema else str(schema["type"])
         return str(schema)
+
+
+# --- defaults --------------------------------------------------------------------------------------------------------------------
+
+
+def set_defaults(parsed: Any, schema: Any) -> None:
+    """Give the fields of ``parsed``, which is ``with_members`` of ``schema`` as fastavro takes it, what their defaults mean.
+
+    Schemas have them in JSON, and fastavro hands out what it finds. One that is none of its type is taken away: only a value that
+    needs it cannot be read.
+    """
+    named = _named(schema, {})
+    for name, record in _named(parsed, {}).items():
+        for part in record.get("fields", ()):
+            if "default" in part:
+                kind = next(each["type"] for each in named[name]["fields"] if each["name"] == part["name"])
+                try:
+                    part["default"] = _meant(part["default"], kind, named)
+                except (ValueError, OverflowError):
+                    del part["default"]
+
+
+def _meant(default: Any, schema: Any, named: Mapping[str, Any]) -> Any:
+    """Return what a default means, as a value of its type is read.
+
+    Raises ``ValueError`` if it is none of the type, ``OverflowError`` for a number that is too large.
+    """
+    if isinstance(schema, list):
+        return _meant_of_union(default, schema, named)
+    schema = named.get(schema, {"type": schema}) if isinstance(schema, str) else schema
+    match schema["type"], default:
+        case ("null", None) | ("boolean", bool()) | ("string" | "enum", str()):
+            return default
+        case "int" | "long", int() if not isinstance(default, bool):
+            return default
+        case "float" | "double", int() | float() if not isinstance(default, bool):
+            return float(default)
+        case "bytes" | "fixed", str():
+            return default.encode("latin-1")  # a character stands for a byte (Avro 1.12, "Complex Types")
+        case "array", list():
+            return [_meant(each, schema["items"], named) for each in default]
+        case "map", dict():
+            return {key: _meant(each, schema["values"], named) for key, each in default.items()}
+        case "record" | "error", dict():
+            return {part["name"]: _meant_of_field(default, part, named) for part in schema["fields"]}
+    raise ValueError(f"expected a default of type {schema['type']!r}")
+
+
+def _meant_of_field(default: Mapping[str, Any], part: Mapping[str, Any], named: Mapping[str, Any]) -> Any:
+    """Return what a record's default means for one of its fields, which may have one of its own."""
+    if part["name"] not in default and "default" not in part:
+        raise ValueError(f"expected a default with {part['name']!r}")
+    return _meant(default.get(part["name"], part.get("default")), part["type"], named)
+
+
+def _meant_of_union(default: Any, schema: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    """Return a default as the first of the types that has such values reads it."""
+    members = _members(schema)
+    for part in schema:
+        with suppress(ValueError, OverflowError):
+            found = _meant(default, part, named)
+            return {f"member{members.index(part)}": found} if part in members else found
+    raise ValueError("expected a default of one of the types of a union")
 
 
 def in_microseconds(columns: Fields) -> Fields:

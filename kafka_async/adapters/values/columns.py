@@ -31,6 +31,9 @@ class BatchDecoder(Protocol):
     def version(self) -> int | None:
         """The version of the registry's schema that names the fields; ``None`` if none does."""
 
+    def begin_reading(self) -> None:
+        """Say that the same records may come again: values that are bad for a few are not more for that."""
+
     def select(self, names: Collection[str]) -> Self:
         """Return a decoder of only these of its fields, in the order of ``schema``; others cost nothing.
 

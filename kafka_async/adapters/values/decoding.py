@@ -82,6 +82,10 @@ class ValueDecoder(ABC):
         """
         return self
 
+    def begin_reading(self) -> None:
+        """The same records may come again: nothing that was counted of them counts any more."""
+        return
+
     def select(self, names: Collection[str]) -> Self:
         """Return a decoder of fewer columns: others cost nothing, and their faults are not noticed.
 

@@ -37,7 +37,10 @@ MISSING_SECONDS: Final = 30.0
 ONCE_MORE: Final = 0.25
 """Seconds after which it is asked again for one of the first ids that it does not know: most followers have learnt it by then."""
 MAX_UNKNOWN: Final = 64
-"""Ids that the registry may not know within one batch, until the values are taken for something else than framed Avro."""
+"""Ids of one batch that it does not know, after which it is asked for no more if it knows none of the topic's: probably the values
+have no ids."""
+MAX_ASKED: Final = 1000
+"""As many of a topic that does have ids: each question takes milliseconds."""
 _KEPT: Final = re.compile(r"(?:([^:;]+):)?id=(\d+),version=(\d+)")
 """A topic, if it was one topic's schema, and the schema's id and version."""
 
@@ -68,6 +71,12 @@ class RegisteredDecoder(ValueDecoder):
     def version(self) -> int | None:
         """The version of the reader's schema if it is one of a subject."""
         return int(match[3]) if (match := _KEPT.fullmatch(self.kept)) else None
+
+    def begin_reading(self) -> None:
+        """See ``ValueDecoder``. A topic of which a value had an id once stays one of values with ids."""
+        for key, count in list(_without_ids.items()):  # others may read meanwhile
+            if count is not None and key[0] == self:
+                _without_ids.pop(key, None)
 
     def keeping(self, kept: str) -> Self:
         """Return a decoder whose reader's schema is the one that was newest when a stream began, if the user names no other.
@@ -120,6 +129,11 @@ class TopicsDecoder(ValueDecoder):
         """Return a decoder in which each topic keeps its schema. Raises as that of one topic."""
         parts = dict(zip(_entries(kept), kept.split(";"), strict=True)) if kept else {}
         return evolve(self, each=tuple((topic, decoder.keeping(parts.get(topic, ""))) for topic, decoder in self.each))
+
+    def begin_reading(self) -> None:
+        """See ``ValueDecoder``."""
+        for _, decoder in self.each:
+            decoder.begin_reading()
 
     def select(self, names: Collection[str]) -> Self:
         """Return a decoder of fewer columns."""
@@ -198,38 +212,54 @@ def in_header(header: bytes, *, more: bool = False) -> str | int:
 
 
 _without_ids: dict[tuple[RegisteredDecoder, str], int | None] = {}
-"""How many values of a topic this process has seen before the first with a known id; ``None``: it has seen such a one."""
+"""How many values of a topic this process has seen before the first with a known id, in the last reading if it has a beginning;
+``None``: it has seen such a one."""
 _missing: dict[tuple[Registry, str | int], float] = {}
 """Ids that a registry did not know, and when."""
+_met: set[tuple[Registry, str | int]] = set()
+"""Ids that a registry knew: as a rule they need no question."""
 _MOST: Final = 1000
 
 
 class Writers(Generic[W]):
-    """The schemas that the values of one batch were written with.
+    """The schemas that the values of one batch of a topic were written with.
 
     ``parse``: what makes one of a text that the driver sent. ``load``: what asks the registry, and returns one, or a text: why
     values cannot be read with it; raises ``UnknownSchemaError`` if there is none.
     """
 
     def __init__(
-        self, decoder: RegisteredDecoder, *, parse: Callable[[str], W], load: Callable[[Registry, str | int], W | str]
+        self, decoder: RegisteredDecoder, topic: str, *, parse: Callable[[str], W], load: Callable[[Registry, str | int], W | str]
     ) -> None:
         self._decoder = decoder
+        self._topic = topic
         self._known = dict(decoder.known)
         self._parse = parse
         self._load = load
-        self._found = False
-        """Whether a value had an id that the registry knows."""
+        self._found = _without_ids.get((decoder, topic), 0) is None
+        """Whether a value had an id that the registry knows, in this batch or before."""
+        self._writers: dict[str | int, W] = {}
         self._unknown: set[str | int] = set()
+        self._unasked = False
+        """Whether the registry was not asked for an id, as it seemed that the topic had none."""
         self._unusable = ""
         """Why values cannot be read with a schema that the registry does have."""
 
     def __call__(self, name: str | int) -> W:
         """Return the schema with an id. Raises ``BadValueError`` if the registry has none, or none that values are read with."""
-        if (text := self._known.get(name)) is not None:
+        if (writer := self._writers.get(name)) is None:
+            writer = self._writers[name] = self._writer(name)
             self._found = True
+        return writer
+
+    def _writer(self, name: str | int) -> W:
+        if (text := self._known.get(name)) is not None:
             return self._parse(text)
         registry = self._decoder.registry
+        most = MAX_ASKED if self._found else MAX_UNKNOWN
+        if len(self._unknown) >= most and name not in self._unknown and (registry, name) not in _met:
+            self._unasked = self._unasked or not self._found
+            raise BadValueError(f"the registry was not asked for schema {name}, since it has none of {most} others of the batch")
         if registry is not None and _missing.get((registry, name), -inf) < time.monotonic() - MISSING_SECONDS:
             try:
                 writer = self._asked(registry, name)
@@ -238,16 +268,14 @@ class Writers(Generic[W]):
                     _missing.clear()
                 _missing[registry, name] = time.monotonic()
             else:
+                if len(_met) >= _MOST:
+                    _met.clear()
+                _met.add((registry, name))
                 if isinstance(writer, str):
                     self._unusable = writer
                     raise BadValueError(writer)
-                self._found = True
                 return writer
         self._unknown.add(name)
-        if len(self._unknown) > MAX_UNKNOWN:
-            raise KafkaConfigurationError(
-                f"the registry knows none of {MAX_UNKNOWN} ids in one batch; are the values in Confluent's wire format?"
-            )
         raise BadValueError(f"the registry has no schema {name}")
 
     def _asked(self, registry: Registry, name: str | int) -> W | str:
@@ -259,11 +287,15 @@ class Writers(Generic[W]):
             time.sleep(ONCE_MORE)
             return self._load(registry, name)
 
-    def check(self, topic: str, count: int) -> None:
-        """Raise ``KafkaConfigurationError`` if no value of a topic had an id that the registry knows, in this batch or before."""
-        decoder = self._decoder
+    def check(self, count: int) -> bool:
+        """Return whether all values are read; else read the batch again, which the registry was not asked about to its end.
+
+        What a value means does not depend on how many without ids stand before the first one with an id. Raises
+        ``KafkaConfigurationError`` if no value of the topic had an id that the registry knows, in this batch or before.
+        """
+        decoder, topic = self._decoder, self._topic
         if decoder.registry is None or (before := _without_ids.get((decoder, topic), 0)) is None:
-            return
+            return not self._unasked
         if len(_without_ids) >= _MOST:
             _without_ids.clear()
         count += before
@@ -276,3 +308,4 @@ class Writers(Generic[W]):
                 f"topic {topic!r}: none of {count} {decoder.part}s has the id of a schema that the registry knows{unknown}, in the "
                 f"header {decoder.id_header} or in front; if they were written without one, give {decoder.part}.schema alone"
             )
+        return not self._unasked

@@ -10,6 +10,7 @@ Sources: JSON Schema 2020-12; the page on JSON Schema of Confluent's schema regi
 import json
 from collections.abc import Mapping
 from typing import Any, Final
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -156,9 +157,14 @@ class _SchemaReader:
             root = self.others[document]
         found = root
         for step in filter(None, pointer.split("/")):
-            if not isinstance(found, dict) or (step := step.replace("~1", "/").replace("~0", "~")) not in found:
+            # In a URI "Page<A>" is "Page%3CA%3E" (RFC 6901, 6), which may be the name itself, and "a/b" is "a~1b" or "a%2Fb".
+            names = [each.replace("~1", "/").replace("~0", "~") for each in (step, unquote(step))]
+            if isinstance(found, list) and step.isdecimal() and int(step) < len(found):
+                found = found[int(step)]
+            elif isinstance(found, dict) and (there := [each for each in names if each in found]):
+                found = found[there[0]]
+            else:
                 raise KafkaConfigurationError(f"{self.where}: there is nothing at {name!r}")
-            found = found[step]
         if any(found is each for each in way.around):
             return _ITSELF, way
         return found, _Way(root, (*way.around, found))

@@ -32,34 +32,14 @@ from .registry import PROTOBUF, RegisteredSchema, Registry, UnusableSchemaError
 from .secrets import References
 
 try:
-    from google.protobuf import (
-        any_pb2,
-        descriptor_pb2,
-        descriptor_pool,
-        duration_pb2,
-        empty_pb2,
-        field_mask_pb2,
-        json_format,
-        message_factory,
-        struct_pb2,
-        timestamp_pb2,
-        wrappers_pb2,
-    )
+    from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
     from google.protobuf.message import DecodeError
-    from google.type import date_pb2
     from ptars import HandlerPool, PtarsConfig
 except ImportError as missing:
     raise ImportError(
         "Protobuf values need ptars and protobuf, which the extra 'protobuf' brings: pip install '.[protobuf]' from a clone"
     ) from missing
 
-_GOOGLES: Final = {
-    module.DESCRIPTOR.name: module.DESCRIPTOR.serialized_pb
-    for module in (
-        *(descriptor_pb2, any_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, timestamp_pb2, wrappers_pb2, date_pb2),
-    )
-}
-"""Files that schemas import without a reference."""
 _TYPES: Final = PtarsConfig(
     timestamp_unit="us",
     duration_unit="us",
@@ -93,7 +73,7 @@ class ProtobufDecoder(RegisteredDecoder):
         bad: dict[int, str] = {}
         listed: list[bytes | None] = values.to_pylist()
         if self.registry is not None:
-            writers = Writers(self, parse=_messages, load=_load)
+            writers = Writers(self, topic, parse=_messages, load=_load)
             unframe = _Unframed(self.message, writers)
             of_headers = [None] * len(listed) if ids is None else ids.to_pylist()
             for place, (value, said) in enumerate(zip(listed, of_headers, strict=True)):
@@ -101,7 +81,8 @@ class ProtobufDecoder(RegisteredDecoder):
                     listed[place] = None if value is None else unframe(value, said)
                 except BadValueError as error:
                     listed[place], bad[place] = None, str(error)
-            writers.check(topic, len(listed) - values.null_count)
+            if not writers.check(len(listed) - values.null_count):
+                return self.piece(values, ids, topic)
         handler = _handler(self.schema, self.message)
         good = [place for place, value in enumerate(listed) if value is not None]
         batches = list(_read(handler, [(place, listed[place]) for place in good], bad))
@@ -244,6 +225,50 @@ def _files(found: RegisteredSchema, where: str) -> str:
     return json.dumps(checked)
 
 
+@functools.cache
+def _googles() -> Mapping[str, bytes]:
+    """Return the files of Google's that serializers know, so that schemas import them without a reference."""
+    from google.protobuf import (
+        any_pb2,
+        api_pb2,
+        duration_pb2,
+        empty_pb2,
+        field_mask_pb2,
+        source_context_pb2,
+        struct_pb2,
+        timestamp_pb2,
+        type_pb2,
+        wrappers_pb2,
+    )
+    from google.type import (
+        calendar_period_pb2,
+        color_pb2,
+        date_pb2,
+        datetime_pb2,
+        dayofweek_pb2,
+        decimal_pb2,
+        expr_pb2,
+        fraction_pb2,
+        interval_pb2,
+        latlng_pb2,
+        localized_text_pb2,
+        money_pb2,
+        month_pb2,
+        phone_number_pb2,
+        postal_address_pb2,
+        quaternion_pb2,
+        timeofday_pb2,
+    )
+
+    modules = (
+        *(any_pb2, api_pb2, descriptor_pb2, duration_pb2, empty_pb2, field_mask_pb2, source_context_pb2, struct_pb2, timestamp_pb2),
+        *(type_pb2, wrappers_pb2, calendar_period_pb2, color_pb2, date_pb2, datetime_pb2, dayofweek_pb2, decimal_pb2, expr_pb2),
+        *(fraction_pb2, interval_pb2, latlng_pb2, localized_text_pb2, money_pb2, month_pb2, phone_number_pb2, postal_address_pb2),
+        *(quaternion_pb2, timeofday_pb2),
+    )
+    return {module.DESCRIPTOR.name: module.DESCRIPTOR.serialized_pb for module in modules}
+
+
 @functools.lru_cache(maxsize=100)
 def _pool(schema: str) -> Any:
     """Return the files of a schema, with what they import. Raises ``KafkaConfigurationError`` if something is missing."""
@@ -255,7 +280,7 @@ def _pool(schema: str) -> Any:
         if name in added:
             return
         added.add(name)
-        data = given.get(name) or _GOOGLES.get(name) or _CONFLUENTS.get(name)
+        data = given.get(name) or _CONFLUENTS.get(name) or _googles().get(name)
         if data is None:
             raise KafkaConfigurationError(f"a Protobuf schema imports {name!r}, which the registry did not send")
         for other in descriptor_pb2.FileDescriptorProto.FromString(data).dependency:

@@ -11,17 +11,18 @@ Sources: the "Schema Registry API Reference" and "Wire Format" pages of Confluen
 
 import functools
 import json
+import re
 import secrets
 import ssl
 import time
 from collections.abc import Generator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlsplit
 
 from ...errors import KafkaConfigurationError, KafkaConnectionError, KafkaError, linked
 from ...network.backoff import ExponentialBackoff
+from ...network.event_loops import on_daemon, own_event_loop
 from ...network.tls import trusting_context, why_not_loaded
 from ...values import field, frozen
 from .names import OF_REGISTRY, REGISTRY
@@ -46,6 +47,9 @@ MAX_ANSWER: Final = 4 << 20
 MAX_REFERENCES: Final = 100
 PLANNED: Final = 20
 """Versions of a subject, the newest ones, whose schemas the driver sends to the tasks."""
+
+_CONTEXT: Final = re.compile(r":\.[^:]+:")
+"""What a subject begins with that is in a context of its own, which counts its ids by itself."""
 
 _USER: Final = "basic.auth.user.info"
 _TOKEN: Final = "bearer.auth.token"  # noqa: S105  # the name of an option
@@ -114,6 +118,8 @@ class Registry:
     references: References = NO_REFERENCES
     kind: str = AVRO
     """The type that its schemas are expected to have."""
+    context: str = ""
+    """The context of the subject, as in ``:.prod:orders-value``, which is that of ids and references too."""
 
     @classmethod
     def of(cls, options: Mapping[str, str], references: References = NO_REFERENCES, kind: str = AVRO) -> "Registry":
@@ -126,7 +132,7 @@ class Registry:
             for name in given.keys() & _LOGINS:
                 raise KafkaConfigurationError(f"{REGISTRY}{name}: it would be sent without TLS; expected an https URL")
         others = sorted((name, text) for name, text in given.items() if name not in ("subject", "version"))
-        return cls(url=url, options=tuple(others), references=references, kind=kind)
+        return cls(url=url, options=tuple(others), references=references, kind=kind, context=_context_of(given.get("subject", "")))
 
     def schema(self, name: int | str) -> RegisteredSchema:
         """Return the schema with an id, or with a GUID if ``name`` is a text.
@@ -134,9 +140,10 @@ class Registry:
         Raises ``UnknownSchemaError`` if there is none, ``UnusableSchemaError`` if it is of another type, and ``RegistryError`` or
         ``KafkaConfigurationError`` if the registry cannot be asked within ``PATIENCE``.
         """
-        kind = "ids" if isinstance(name, int) else "guids"
         with self._questions() as ask:
-            return ask.found(ask.schema(f"/schemas/{kind}/{name}"), f"id {name}")
+            if isinstance(name, int):  # in the context alone: it may be the id of another subject there
+                return ask.found(ask.schema(f"/schemas/ids/{name}", subject=self.context), f"id {name}")
+            return ask.found(ask.schema(f"/schemas/guids/{name}"), f"id {name}")  # they are the same in all contexts
 
     def newest(self, subject: str, version: str = "latest") -> RegisteredSchema:
         """Return the schema of a subject. Raises as ``schema``."""
@@ -174,7 +181,7 @@ class Registry:
             options = {name: self.references.resolve(REGISTRY + name, text) for name, text in self.options}
             hidden.add(*(text for name, text in options.items() if name in OF_REGISTRY))
             with _client(self, options, hidden) as client:
-                yield _Questions(self.url, client, deadline, self.kind)
+                yield _Questions(self.url, client, deadline, self.kind, self.context)
 
 
 @frozen
@@ -185,21 +192,23 @@ class _Questions:
     client: "httpx.Client"
     deadline: float
     kind: str
+    context: str
 
     def found(self, answer: Any, what: str) -> RegisteredSchema:
         """Return the schema in an answer, with what it builds on."""
         seen: dict[tuple[str, int], Any] = {}
-        schema = self._with_references(answer, what, seen)
+        schema = self._with_references(answer, what, self.context, seen)
         number, version = (found if type(found := answer.get(name)) is int else None for name in ("id", "version"))
         return RegisteredSchema(schema, tuple(seen.values()), number, version)
 
-    def _with_references(self, answer: Any, what: str, seen: dict[tuple[str, int], Any]) -> Any:
-        """Return the schema in an answer; ``seen`` gets those that it builds on."""
+    def _with_references(self, answer: Any, what: str, context: str, seen: dict[tuple[str, int], Any]) -> Any:
+        """Return the schema in an answer, which is in a context; ``seen`` gets those that it builds on."""
         if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):
             raise RegistryError(f"{self.url}: the answer for {what} holds no schema")
         if (kind := answer.get("schemaType", AVRO)) != self.kind:
             raise UnusableSchemaError(f"{self.url}: {what} is a schema of type {kind!r:.60}; expected {self.kind}")
-        for subject, version, name in self._references(answer, what):
+        for given, version, name in self._references(answer, what):
+            subject = given if given.startswith(":.") else context + given  # as Confluent's registry has it
             if (subject, version) not in seen:
                 if len(seen) >= MAX_REFERENCES:
                     raise UnusableSchemaError(f"{self.url}: {what} refers to more than {MAX_REFERENCES} schemas")
@@ -211,7 +220,7 @@ class _Questions:
                         f"{self.url}: {what} refers to version {version} of subject {subject!r}, which the registry does not have"
                     )
                     raise UnusableSchemaError(text) from None
-                part = self._with_references(named, f"subject {subject!r}", seen)
+                part = self._with_references(named, f"subject {subject!r}", _context_of(subject), seen)
                 del seen[subject, version]  # what others build on comes before them
                 seen[subject, version] = part if self.kind == AVRO else (name, part)
         if self.kind != AVRO:
@@ -228,12 +237,14 @@ class _Questions:
         except (TypeError, KeyError, ValueError):
             raise RegistryError(f"{self.url}: the answer for {what} has references without subject and version") from None
 
-    def schema(self, path: str, *, again: bool = True, deleted: bool = False) -> Any:
+    def schema(self, path: str, *, again: bool = True, deleted: bool = False, subject: str = "") -> Any:
         """Return the answer about a schema; one of Protobuf as a descriptor, which needs no parser here.
 
-        ``deleted``: also one whose version was deleted but not for good, as others that refer to it are still in use.
+        ``deleted``: also one whose version was deleted but not for good, as others that refer to it are still in use. ``subject``:
+        where an id is looked for, which may be a context alone.
         """
-        queries = {"format=serialized": self.kind == PROTOBUF, "deleted=true": deleted}
+        of_subject = f"subject={quote(subject, safe='')}"
+        queries = {"format=serialized": self.kind == PROTOBUF, "deleted=true": deleted, of_subject: bool(subject)}
         query = "&".join(text for text, wanted in queries.items() if wanted)
         return self.get(f"{path}?{query}" if query else path, again=again)
 
@@ -300,6 +311,11 @@ def _has_code(body: bytes) -> bool:
     except (ValueError, RecursionError):
         return False
     return isinstance(found, dict) and isinstance(found.get("error_code"), int)
+
+
+def _context_of(subject: str) -> str:
+    found = _CONTEXT.match(subject)
+    return found[0] if found is not None else ""
 
 
 def _version(subject: str, version: int | str) -> str:
@@ -383,9 +399,9 @@ def _token(registry: Registry, options: Mapping[str, str]) -> str | None:
     if _ISSUER in options:
         import anyio
 
+        provider = _provider(registry, options["bearer.auth.client.secret"])
         # On a thread of its own, since the caller's may have a running loop: a notebook's, or that of a service.
-        with ThreadPoolExecutor(1) as thread:
-            return str(thread.submit(anyio.run, _provider(registry, options["bearer.auth.client.secret"]).token).result())
+        return on_daemon(lambda: anyio.run(provider.token, backend_options={"loop_factory": own_event_loop})).result()
     token = options.get(_TOKEN)
     if token is not None and (not token.isascii() or not token.isprintable() or not token.strip()):
         raise KafkaConfigurationError(f"{REGISTRY}{_TOKEN}: expected printable ASCII on one line; the value is not shown")

@@ -267,6 +267,10 @@ class FieldsDecoder:
         """The columns of ``getarrow`` that ``batch`` reads."""
         return frozenset(("topic", "partition", "offset", "value", *(("headers",) if self.decoder.id_header else ())))
 
+    def begin_reading(self) -> None:
+        """Say that the same records may come again."""
+        self.decoder.begin_reading()
+
     def select(self, names: Collection[str]) -> Self:
         """Return a decoder of only these of its fields; others cost nothing, and their faults are not noticed.
 

@@ -24,6 +24,14 @@
     place.firstElementChild.setAttribute("points", trend.points);
   };
 
+  // Items that stay the same keep a selection in them.
+  const drawList = (place, texts) => {
+    if (!place) return;
+    while (place.children.length > texts.length) place.lastElementChild.remove();
+    while (place.children.length < texts.length) place.append(document.createElement("li"));
+    texts.forEach((text, number) => setText(place.children[number], text));
+  };
+
   const newRow = (data) => {
     const row = document.createElement("tr");
     row.dataset.key = data.key;
@@ -118,7 +126,8 @@
     const gone = data.all ? [...known.keys()].filter((key) => !named.has(key)) : data.gone;
     for (const key of gone) if (known.has(key)) known.get(key).remove();
     if (said.length) changes.textContent = said.join(", ");
-    if (data.summary) setText(document.getElementById("summary"), data.summary);
+    for (const [id, text] of Object.entries(data.texts)) setText(document.getElementById(id), text);
+    if (data.members) drawList(document.getElementById("members"), data.members);
     if (data.facts) for (const place of document.querySelectorAll("[data-fact]")) setText(place, data.facts[place.dataset.fact]);
     if (group) drawTrend(document.querySelector("dl .trend"), data.trend);
     sort();

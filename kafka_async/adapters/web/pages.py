@@ -112,17 +112,16 @@ def overview(snapshot: Snapshot | None, interval: float) -> str:
     """Return the page of all groups."""
     if snapshot is None:
         return _page("Groups", "", "<h1>Groups</h1><p>The first poll has not ended yet.</p>")
-    shown, left = snapshot.groups[:MOST], snapshot.groups[MOST:]
-    rows = "".join(_group_row(group, interval) for group in shown)
-    others = f"<p>{len(left):,} others: {escape(summary(left))}</p>" if left else ""
-    empty = "" if shown else "<p>There are no groups.</p>"
+    rows = "".join(_group_row(group, interval) for group in snapshot.groups[:MOST])
+    texts = overview_texts(snapshot)
     body = f"""<h1>Groups</h1>
-{_about(snapshot)}
+{_about(texts["cluster"])}
 <table id="rows" data-kind="groups">
-<caption id="summary">{escape(caption(snapshot.groups))}</caption>
+<caption id="summary">{escape(texts["summary"])}</caption>
 {_head(GROUP_COLUMNS)}
 <tbody>{rows}</tbody>
-</table>{others}{empty}"""
+</table>
+<p id="others">{escape(texts["others"])}</p>"""
     return _page("Groups", "", body)
 
 
@@ -132,13 +131,10 @@ def group_page(snapshot: Snapshot, group: GroupView, interval: float) -> str:
     told = "".join(f'<dt>{escape(title)}</dt><dd data-fact="{name}">{escape(facts[name])}</dd>' for name, title in FACTS)
     parts = sorted(group.partitions, key=lambda part: (-part.status.severity, -(part.lag or 0), part.partition))
     rows = "".join(_row(str(part.partition), partition_cells(part), part.status, PARTITION_COLUMNS) for part in parts)
-    members = "".join(
-        f"<li>{escape(member.owner)}: {escape(', '.join(map(str, member.partitions)) or 'no partitions')}</li>"
-        for member in group.members or ()
-    )
+    members = "".join(f"<li>{escape(text)}</li>" for text in member_texts(group))
     body = f"""<p><a href="/">All groups</a></p>
 <h1>{escape(group.name)}</h1>
-{_about(snapshot)}
+{_about(about(snapshot))}
 <dl>{told}<dt>Trend</dt><dd>{_sparkline(trend(group.history, interval))}</dd></dl>
 <table id="rows" data-kind="partitions">
 <caption>Partitions of {escape(group.name)}</caption>
@@ -146,7 +142,7 @@ def group_page(snapshot: Snapshot, group: GroupView, interval: float) -> str:
 <tbody>{rows}</tbody>
 </table>
 <h2>Members</h2>
-{f"<ul>{members}</ul>" if members else "<p>There are none.</p>"}"""
+<ul id="members">{members}</ul>"""
     return _page(group.name, group.name, body)
 
 
@@ -167,11 +163,31 @@ def event_row(group: GroupView, interval: float) -> dict[str, Any]:
     return {"key": group.name, "status": group.status.value, "cells": group_cells(group), "trend": trend(group.history, interval)}
 
 
+def overview_texts(snapshot: Snapshot) -> dict[str, str]:
+    """Return what the page of all groups says beside its rows, each text under the id of its place."""
+    left = snapshot.groups[MOST:]
+    others = f"{len(left):,} others: {summary(left)}" if left else ""
+    return {
+        "cluster": about(snapshot),
+        "summary": caption(snapshot.groups),
+        "others": others if snapshot.groups else "There are no groups.",
+    }
+
+
+def member_texts(group: GroupView) -> list[str]:
+    """Return what the page of a group says about each member."""
+    if group.members is None:
+        return ["It is not known which there are."]
+    told = [f"{member.owner}: {', '.join(map(str, member.partitions)) or 'no partitions'}" for member in group.members]
+    return told or ["There are none."]
+
+
 def event_group(group: GroupView, interval: float) -> dict[str, Any]:
     """Return what the page of a group needs to draw itself again."""
     return {
         "facts": group_facts(group),
         "trend": trend(group.history, interval),
+        "members": member_texts(group),
         "rows": [
             {"key": str(part.partition), "status": part.status.value, "cells": partition_cells(part)} for part in group.partitions
         ],
@@ -180,15 +196,20 @@ def event_group(group: GroupView, interval: float) -> dict[str, Any]:
 
 def event_gone() -> dict[str, Any]:
     """Return what the page of a group needs once the group is gone."""
-    return {"facts": {name: NOTHING for name, _ in FACTS} | {"status": "gone", "notes": "the group is gone"}, "rows": []}
+    facts = {name: NOTHING for name, _ in FACTS} | {"status": "gone", "notes": "the group is gone"}
+    return {"facts": facts, "trend": trend((), 0.0), "members": ["There are none."], "rows": []}
 
 
-def _about(snapshot: Snapshot) -> str:
+def about(snapshot: Snapshot) -> str:
+    """Return what is to be known of the cluster, as text."""
     cluster = snapshot.cluster
     late = [f"broker {broker.node_id} does not answer: {broker.note}" for broker in cluster.brokers if broker.note]
     odd = [f"{counted(len(cluster.leaderless), 'partition')} without a leader"] if cluster.leaderless else []
     odd += [counted(len(cluster.under_replicated), "under-replicated partition")] if cluster.under_replicated else []
-    text = "; ".join([f"Cluster {cluster.cluster_id or '?'}, {counted(len(cluster.brokers), 'broker')}", *odd, *late])
+    return "; ".join([f"Cluster {cluster.cluster_id or '?'}, {counted(len(cluster.brokers), 'broker')}", *odd, *late])
+
+
+def _about(text: str) -> str:
     return f"""<p id="cluster">{escape(text)}</p>
 <p id="connection">As of the last load.</p>
 <p id="changes" role="status" aria-live="polite"></p>"""

@@ -134,19 +134,19 @@ class Site:
     def event(self, request: WebRequest, before: Snapshot | None, now: Snapshot) -> dict[str, Any]:
         """Return what is to be told to a page: of all groups those that changed, of one group everything.
 
-        ``all``: there are no other rows.
+        ``all``: there are no other rows. ``texts``: what stands beside them, under the ids of the places.
         """
         if (name := request.query.get("group")) is not None:
             group = now.find(name)
             told = pages.event_gone() if group is None else pages.event_group(group, self.interval)
-            return {**told, "all": True, "gone": [], "summary": ""}
+            return {**told, "all": True, "gone": [], "texts": {"cluster": pages.about(now)}}
         shown = {group.name: pages.event_row(group, self.interval) for group in now.groups[: pages.MOST]}
         old = {group.name: pages.event_row(group, self.interval) for group in before.groups[: pages.MOST]} if before else {}
         return {
             "rows": [row for name, row in shown.items() if old.get(name) != row],
             "all": before is None,
             "gone": sorted(old.keys() - shown.keys()),
-            "summary": pages.caption(now.groups),
+            "texts": pages.overview_texts(now),
         }
 
 

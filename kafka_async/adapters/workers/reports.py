@@ -4,7 +4,7 @@ A report is about the process and each of its consumers. It is made on the worke
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Final, Protocol
 
 from attrs import astuple, frozen
@@ -32,13 +32,13 @@ class Report:
     """A worker, as it sees itself."""
 
     assigned_once: bool = False
-    """It has consumers, and each of them has been assigned partitions once."""
+    """It has consumers, and each of them that has anything to read has been assigned partitions once."""
     alive: bool = True
     """No consumer needs a restart."""
     rss: int = 0
     """Bytes of memory."""
     measured: tuple[tuple[str, tuple[Point, ...]], ...] = ()
-    """``client_id`` and numbers of each consumer; a number follows an id that several have."""
+    """The name and the numbers of each consumer."""
 
     def line(self) -> bytes:
         """Return the report as a line."""
@@ -77,25 +77,17 @@ def _point(name: str, value: float, labels: list[tuple[str, str]], total: bool) 
     return Point(name=str(name), value=float(value), labels=known, total=bool(total))
 
 
-def report_of(consumers: Iterable[tuple[str, Observed]], rss: int) -> Report:
-    """Return a report about consumers, each with its ``client_id``."""
+def report_of(consumers: Iterable[tuple[str, Observed, bool]], rss: int) -> Report:
+    """Return a report about consumers, each with its name, and whether it has anything to read.
+
+    No two names are equal: Prometheus takes no two series with the same labels.
+    """
     known = tuple(consumers)
-    names = _distinct(name for name, _ in known)
+    # One that only asks for offsets never has partitions. If there is no other, the program may not have subscribed yet.
+    asked = [consumer for _, consumer, reads in known if reads] or [consumer for _, consumer, _ in known]
     return Report(
-        assigned_once=bool(known) and all(consumer.assigned_once for _, consumer in known),
-        alive=all(consumer.alive for _, consumer in known),
+        assigned_once=bool(asked) and all(consumer.assigned_once for consumer in asked),
+        alive=all(consumer.alive for _, consumer, _ in known),
         rss=rss,
-        measured=tuple(zip(names, (tuple(points(consumer.metrics())) for _, consumer in known), strict=True)),
+        measured=tuple((name, tuple(points(consumer.metrics()))) for name, consumer, _ in known),
     )
-
-
-def _distinct(names: Iterable[str]) -> Iterator[str]:
-    """Yield names of which none comes twice: Prometheus takes no two series with the same labels."""
-    known: set[str] = set()
-    for name in names:
-        number, distinct = 1, name
-        while distinct in known:
-            number += 1
-            distinct = f"{name}-{number}"
-        known.add(distinct)
-        yield distinct

@@ -2,9 +2,9 @@
 
 Pure: the supervisor says what happened and what time it is, and carries out what it is told.
 
-One that ends by itself with exit code 0 is done. One that fails is started again after a delay that doubles. What no restart mends
-ends all: a program that cannot be imported, or one of which a worker dies at once several times before any was ever assigned
-partitions. A broker that cannot be reached is no reason to end.
+One that ends by itself with exit code 0 is done. One that fails is started again after a delay that doubles. Before any worker was
+assigned partitions, what no restart mends ends all: a program that cannot be imported, an option that is wrong, or a worker that
+dies at once several times. A broker that cannot be reached is no reason to end.
 """
 
 from collections import deque
@@ -178,7 +178,7 @@ class Team:
 
     def not_started(self, slot: WorkerSlot, why: str, now: float, *, jitter: float) -> None:
         """Its process could not be made: this machine has too little of something just now."""
-        self._later(slot, f"cannot be started: {why}", now, jitter)
+        self._later(slot, f"cannot be started: {why}", now, 0.0, jitter)
 
     def reported(self, slot: WorkerSlot, report: Report, now: float) -> None:
         """Its process told of itself."""
@@ -208,8 +208,8 @@ class Team:
         elif asked:
             self._replace(slot, now, ran, jitter)
         elif refused is not None and refused.for_now:
-            self._later(slot, f"has ended after {ran:.0f} s ({refused.why})", now, jitter)
-        elif refused is not None and (self.policy.waits_for_changes or not slot.assigned_once):
+            self._later(slot, f"has ended after {ran:.0f} s ({refused.why})", now, ran, jitter)
+        elif refused is not None and (self.policy.waits_for_changes or not self._has_worked):
             self._give_up(slot, code, f"the program cannot run: {refused.why}")
         elif code == 0:
             self.news.append(f"worker {slot.number} is done")
@@ -223,7 +223,7 @@ class Team:
         if not (slot.is_ill and ran < self.policy.calm_after):
             slot.crashes = 0
         elif again:
-            self._later(slot, f"has ended after {ran:.0f} s", now, jitter)
+            self._later(slot, f"has ended after {ran:.0f} s", now, ran, jitter)
         else:
             slot.crashes = 1
 
@@ -233,17 +233,22 @@ class Team:
         if refused is not None:
             how = f"{how} ({refused})"
         slot.early = slot.early + 1 if ran < policy.early else 0
-        if slot.early >= policy.most_early and not any(each.assigned_once for each in self.slots):
+        if slot.early >= policy.most_early and not self._has_worked:
             why = f"worker {slot.number} {how}; {slot.early} times in a row it ended within {policy.early:g} s"
             self._give_up(slot, code, why)
             return
+        self._later(slot, f"{how} after {ran:.0f} s", now, ran, jitter)
+
+    @property
+    def _has_worked(self) -> bool:
+        """Whether the program runs: what stops one worker may pass, and ends no other."""
+        return any(slot.assigned_once for slot in self.slots)
+
+    def _later(self, slot: WorkerSlot, what: str, now: float, ran: float, jitter: float) -> None:
+        """Start the next one after a delay that doubles, unless the last one ran for long."""
+        policy = self.policy
         if ran >= policy.calm_after:
             slot.crashes = 0
-        self._later(slot, f"{how} after {ran:.0f} s", now, jitter)
-
-    def _later(self, slot: WorkerSlot, what: str, now: float, jitter: float) -> None:
-        """Start the next one after a delay that doubles."""
-        policy = self.policy
         delay = min(policy.first_delay * 2 ** min(slot.crashes, 30), policy.longest_delay) * (1 + jitter / 4)
         slot.crashes += 1
         slot.start_at = now + delay

@@ -7,7 +7,7 @@ Auto-commit never moves a partition's committed offset back: each cursor keeps t
 are new. A seek forgets it, and so does a position that the background had to reset. A commit by the application always counts.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -306,6 +306,15 @@ class AutoCommit:
         if self._pending is not None:
             self._pending.call.withdraw()
             self._pending = None
+
+    def give_way(self, partitions: Collection[TopicPartition]) -> None:
+        """The application commits these partitions itself: drop a commit under way that names no others.
+
+        Otherwise it goes on, since nothing else commits those. It takes nothing back: of one partition, the background stores the
+        commit that was begun last after all others.
+        """
+        if self._pending is not None and self._pending.offsets.keys() <= set(partitions):
+            self.withdraw()
 
     def send_last(self, partitions: "frozenset[TopicPartition] | None" = None) -> None:
         """Commit consumed offsets (of ``partitions``) without waiting for the response: they would not be committed later

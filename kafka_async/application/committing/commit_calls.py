@@ -11,8 +11,8 @@ from ...values import define, field
 from ..arguments import commit_offsets
 from ..background_calls import BackgroundCalls
 from ..group.assigned import AssignedPartitions
-from ..lifecycle.lifecycle import Phase
 from ..lifecycle.ownership import CallGuard
+from ..reading.cursor import Cursor, PartitionCustody
 from .auto_commit import AutoCommit
 from .commits import Why, refusal
 
@@ -47,14 +47,18 @@ class CommitCalls:
 
     async def commit(self, offsets: Wanted | None) -> None:
         """See ``KafkaConsumer.commit``."""
-        await self._enter()
-        unread = self.assigned.unread
+        wanted, deadline = await self._enter(offsets)
+        rebalancing = self.assigned.rebalancing
         if offsets is None and self.instead is not None and self.guard.reads_alone is not None:
-            if self.assigned.rebalancing.listening.is_inside:  # as programs do that read by themselves
+            if rebalancing.listening.is_inside:  # as programs do that read by themselves
                 await self.instead.settle()
                 return
             raise IllegalStateError("process() commits records that are done; commit() would commit all that were read")
-        lost, refused = await self._commit(unread.positions() if offsets is None else commit_offsets(offsets), once=False)
+        gives_up = offsets is None and rebalancing.is_unsubscribing and not rebalancing.listening.is_inside
+        lost, refused = await self._commit(wanted, deadline, once=False)
+        if gives_up and not rebalancing.is_unsubscribing:  # what the application itself has given up is no part of everything
+            lost = ()
+            refused = {partition: error for partition, error in refused.items() if not isinstance(error, CommitFailedError)}
         if refused:
             raise refusal(refused)
         if lost:
@@ -66,8 +70,8 @@ class CommitCalls:
 
         Raises the error of a commit of which nothing is known about single partitions.
         """
-        await self._enter()
-        lost, refused = await self._commit(commit_offsets(offsets), once=True)
+        wanted, deadline = await self._enter(offsets)
+        lost, refused = await self._commit(wanted, deadline, once=True)
         gone = {tp: CommitFailedError(f"{named([tp])}: no longer assigned, so its offset was not committed", (tp,)) for tp in lost}
         return {**gone, **refused}
 
@@ -78,43 +82,64 @@ class CommitCalls:
         else:
             self.instead.give_up(partitions)
 
-    async def _enter(self) -> None:
+    async def _enter(self, offsets: Wanted | None) -> tuple[Mapping[TopicPartition, OffsetAndMetadata], float]:
+        """Return what is to be committed, and until when, once it can be."""
         self.check_group("commit()")
         self.guard.check_running()
-        inbox = self.calls.inbox
-        await self.assigned.rebalancing.unsubscribed()
+        inbox, unread, deadline = self.calls.inbox, self.assigned.unread, self.calls.deadline()
+        wanted = None if offsets is None else commit_offsets(offsets)
+        concerned = [unread.partitions.get(partition) for partition in (unread.partitions if wanted is None else wanted)]
+        # What leaves is committed while it is ours: the call-back may wait for the very task that commits it.
+        if any(cursor is not None and cursor.custody is not PartitionCustody.LEAVING for cursor in concerned):
+            await self.assigned.rebalancing.unsubscribed(deadline)
         inbox.sort()
         inbox.reported.raise_final()
-        self.assigned.unread.settle()
+        unread.settle()
+        return (self.assigned.to_commit() if wanted is None else wanted), deadline
 
     async def _commit(
-        self, wanted: Mapping[TopicPartition, OffsetAndMetadata], *, once: bool
+        self, wanted: Mapping[TopicPartition, OffsetAndMetadata], deadline: float, *, once: bool
     ) -> tuple[tuple[TopicPartition, ...], Refusals]:
         """Commit what is still ours. Return the partitions that are not, and what was refused of the others."""
         unread, rebalancing = self.assigned.unread, self.assigned.rebalancing
         # Those of ``process`` may leave, by ``assign``, after it has looked at what is done.
         lost = tuple(tp for tp in wanted if tp in rebalancing.lost or (once and tp not in unread.partitions))
         ours = {partition: offset for partition, offset in wanted.items() if partition not in lost}
-        ours = {partition: offset.of(self.assigned.cursor(partition).stored.topic_id) for partition, offset in ours.items()}
+        ours = {partition: _completed(offset, self.assigned.held(partition)) for partition, offset in ours.items()}
         if rebalancing.listening.is_inside:
-            unread.give_back(ours, parting=self.guard.lifecycle.phase is Phase.PARTING)
+            unread.give_back(ours, parting=self.guard.lifecycle.is_parting)
         if not ours:
             return lost, {}
         commits = self.auto_commit.commits
-        self.auto_commit.withdraw()
-        commit = commits.begin(ours, Why.CALLER, self.calls.deadline(), once=once)
+        self.auto_commit.give_way(ours)
+        commit = commits.begin(ours, Why.CALLER, deadline, once=once)
         await self.calls.answer(commit.call)
+        self.auto_commit.collect(self.calls.runtime.clock())  # interceptors hear of commits in the order in which they were stored
         refused = commits.end(commit)
         await commits.intercept()
         if (failure := commit.failure) is not None:
             raise failure
         return lost, refused
 
-    async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """See ``KafkaConsumer.committed_offsets``."""
+    async def committed(
+        self, partitions: Collection[TopicPartition], *, partial: bool = False
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """See ``KafkaConsumer.committed_offsets``. ``partial``: without those whose offset cannot be read, if others can."""
         self.check_group("committed_offsets()")
-        wanted = frozenset(partitions or self.assigned.cursors())
+        wanted = tuple(partitions or self.assigned.cursors())
         self.guard.check_running()
         self.calls.inbox.sort()
         self.calls.inbox.reported.raise_final()
-        return dict(await self.calls.ask(lambda call: FetchCommitted(call=call, partitions=wanted)))
+        found: Mapping[TopicPartition, OffsetAndMetadata | None] = await self.calls.ask(
+            lambda call: FetchCommitted(call=call, partitions=frozenset(wanted), partial=partial)
+        )
+        return {partition: found[partition] for partition in wanted if not partial or partition in found}
+
+
+def _completed(offset: OffsetAndMetadata, cursor: Cursor) -> OffsetAndMetadata:
+    """Return an offset as one of the topic that is read. The position gets the leader epoch, which goes with no other."""
+    offset, position = offset.of(cursor.stored.topic_id), cursor.to_commit
+    is_position = position is not None and (position.offset, position.topic_id) == (offset.offset, offset.topic_id)
+    if position is None or not is_position or offset.leader_epoch is not None:
+        return offset
+    return offset._replace(leader_epoch=position.leader_epoch)

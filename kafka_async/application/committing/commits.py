@@ -196,9 +196,12 @@ class Commits:
         return error
 
     def _book_answer(self, commit: Commit, offsets: Offsets) -> None:
-        """As ``book``, but not where reading began anew meanwhile: what is read again would not be committed up to there."""
+        """As ``book``, but not where reading began anew meanwhile, since what is read again would not be committed up to there, and
+        not where a later commit was begun, which may have been answered and booked.
+        """
         now = {tp: cursor.stored for tp in offsets if (cursor := self.unread.partitions.get(tp)) is not None}
-        self.book({tp: offset for tp, offset in offsets.items() if tp in now and commit.stored.get(tp, now[tp]) is now[tp]})
+        same = {tp: offset for tp, offset in offsets.items() if tp in now and commit.stored.get(tp, now[tp]) is now[tp]}
+        self.book({tp: offset for tp, offset in same.items() if now[tp].attempted in (None, offset.offset)})
 
     def book(self, offsets: Offsets) -> None:
         """Remember that ``offsets`` are committed."""

@@ -1,9 +1,11 @@
 """The partitions that are assigned, as calls see them: where each stands, and where it is to go on.
 
-While the call-back of ``unsubscribe`` runs, only it sees the partitions that are given up.
+While the call-back of ``unsubscribe`` runs, only it sees the partitions that are given up. All may commit them: they are ours until
+it returns, and it may wait for tasks that are about to.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import Final
 from uuid import UUID
 
 from ...errors import IllegalStateError
@@ -14,6 +16,9 @@ from ..reading.cursor import Cursor, PartitionCustody, PauseReason
 from ..reading.unread import Unread
 from .rebalancing import Rebalancing
 
+LOOKED_UP: Final = {"earliest": OffsetAndMetadata(-1), "latest": OffsetAndMetadata(2**63 - 1)}
+"""Where a seek goes whose offset has to be looked up: before or after all offsets, where no commit is."""
+
 
 @define(eq=False)
 class AssignedPartitions:
@@ -21,8 +26,8 @@ class AssignedPartitions:
 
     unread: Unread
     rebalancing: Rebalancing
-    sought: dict[TopicPartition, OffsetAndMetadata] = field(factory=dict, init=False)
-    """Where the application has sought to, for ``process`` to look at."""
+    on_seek: Callable[[TopicPartition, OffsetAndMetadata], None] | None = field(default=None, init=False)
+    """Called when a partition was sought elsewhere (for ``process``)."""
 
     def _is_given_up(self, cursor: Cursor) -> bool:
         unsubscribing = self.rebalancing.is_unsubscribing and not self.rebalancing.listening.is_inside
@@ -34,11 +39,18 @@ class AssignedPartitions:
 
     def cursor(self, partition: TopicPartition) -> Cursor:
         """Return one partition. Raises ``IllegalStateError`` if it is not assigned."""
+        cursor = self.held(partition)
+        if self._is_given_up(cursor):
+            raise IllegalStateError(f"{one_partition(partition)} is not assigned")
+        return cursor
+
+    def held(self, partition: TopicPartition) -> Cursor:
+        """As ``cursor``, but also one that ``unsubscribe`` is giving up."""
         try:
             cursor = self.unread.partitions.get(partition) if isinstance(partition, tuple) else None
         except TypeError:  # a tuple without a hash, such as a record
             cursor = None
-        if cursor is None or self._is_given_up(cursor):
+        if cursor is None:
             raise IllegalStateError(f"{one_partition(partition)} is not assigned")
         return cursor
 
@@ -55,8 +67,13 @@ class AssignedPartitions:
             raise IllegalStateError("no partitions are assigned")
         return self.only(chosen)
 
+    def to_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the next offset to read of each partition that has a position, and can be committed."""
+        self.unread.settle()
+        return self.unread.positions()
+
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the next offset to read of each partition that has a position, as it would be committed."""
+        """As ``to_commit``, without what ``unsubscribe`` is giving up."""
         self.unread.settle()
         return self.unread.positions(lambda cursor: not self._is_given_up(cursor))
 
@@ -77,15 +94,29 @@ class AssignedPartitions:
         cursor.belong(target.topic_id or self.meant(cursor))
         self.unread.move(cursor, (target.offset, target.leader_epoch))
         self.unread.refetch(cursor, check=target.leader_epoch is not None)
-        self.sought[cursor.partition] = target
+        self._note(cursor, target)
+
+    def seek_by_lookup(self, partition: TopicPartition, strategy: str) -> None:
+        """Leave the position. The caller has another one looked up: the ``earliest`` or the ``latest``."""
+        cursor = self.cursor(partition)
+        self.unread.settle()
+        self.unread.move(cursor, None)
+        self._note(cursor, LOOKED_UP[strategy])
+
+    def _note(self, cursor: Cursor, target: OffsetAndMetadata) -> None:
+        cursor.sought = target
+        if self.on_seek is not None:
+            self.on_seek(cursor.partition, target)
 
     def take_sought(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return to which offsets partitions were sought, each once, if nothing of them was read since."""
+        """Return to which offsets partitions were sought, each once. If something was read since, metadata says nothing of that."""
         found = {}
         for partition in partitions:
-            target, cursor = self.sought.pop(partition, None), self.unread.partitions.get(partition)
-            if target is not None and cursor is not None and cursor.begun_at == cursor.position == target.offset:
-                found[partition] = target
+            cursor = self.unread.partitions.get(partition)
+            if cursor is not None and cursor.sought is not None:
+                target, cursor.sought = cursor.sought, None
+                as_it_was = cursor.begun_at == cursor.position == target.offset
+                found[partition] = target if as_it_was else target._replace(metadata="")
         return found
 
     def pause(self, partitions: Collection[TopicPartition], *, paused: bool) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
+from ...errors import KafkaTimeoutError
 from ...events import AssignmentApplied, AssignPartitions, PartitionsAssigned, PartitionsRevoked, RevokePartitions, Unsubscribe
 from ...functions import finished
 from ...model import TopicPartition
@@ -148,6 +149,10 @@ class Listening:
             return error
         raise error
 
+    async def join(self, seconds: float | None = None) -> None:
+        """Do what ``finish`` does, and have a read call raise what it returns."""
+        self.keep(await self.finish(seconds))
+
 
 async def _awaited(result: Any) -> None:
     await settled(result, _LISTENER)
@@ -224,8 +229,13 @@ class Rebalancing:
                 if self._stands(carrying):
                     self.inbox.proposals.popleft()
                     self._carrying = None
-        finally:
+        except BaseException:
             self._busy = False
+            if not self.is_quiet:
+                # Reads of other tasks saw that this one was at it, and wait: else nobody would go on before something else happens.
+                self.runtime.wake_application()
+            raise
+        self._busy = False
         if (raised := self.listening.take_kept()) is not None:
             raise raised
 
@@ -353,7 +363,7 @@ class Rebalancing:
 
     async def _join(self) -> None:
         """Wait for the call-back that is running; a call that is cancelled here leaves it to the next one."""
-        self.listening.keep(await self.listening.finish())
+        await self.listening.join()
 
     # --- leaving the group for unsubscribe -------------------------------------------------------------------------------------
 
@@ -395,13 +405,19 @@ class Rebalancing:
                 return
         self._unsubscribed()
 
-    async def unsubscribed(self) -> None:
-        """Wait until ``unsubscribe`` has left the group, unless the caller is its own call-back."""
+    async def unsubscribed(self, deadline: float) -> None:
+        """Wait until ``unsubscribe`` has left the group, unless the caller is its own call-back.
+
+        Raises ``KafkaTimeoutError`` at ``deadline``: seconds of the loop's clock.
+        """
         while self._unsubscribing is not None and not self.listening.is_inside:
             ticket = self.runtime.signal.ticket()
+            left = deadline - self.runtime.clock()
             if self._unsubscribing is None:
                 return
-            await self.runtime.signal.wait(ticket, 3600.0)
+            if left <= 0:
+                raise KafkaTimeoutError("the call-back of the rebalance listener for unsubscribe() did not return in time")
+            await self.runtime.signal.wait(ticket, left)
 
     def _unsubscribed(self) -> None:
         """Give up the partitions that leave and notify the background: the call-back has returned."""

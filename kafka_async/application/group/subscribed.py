@@ -23,6 +23,11 @@ class Subscribed:
     def is_subscription(self) -> bool:
         return self.event is not None
 
+    @property
+    def is_nothing(self) -> bool:
+        """The consumer only asks the cluster, or commits for others."""
+        return self.event is None and not self.by_user
+
     def clear(self) -> None:
         self.topics, self.pattern, self.event, self.by_user = frozenset(), None, None, False
 

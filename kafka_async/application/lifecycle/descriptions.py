@@ -47,7 +47,7 @@ _HEARTBEATS: Final = {
     "heartbeat-rate": "heartbeats that were answered per second",
     "heartbeat-response-time-max": "maximum milliseconds until a heartbeat was answered",
     "last-heartbeat-seconds-ago": "seconds since a heartbeat was last answered; after the session timeout the group gives the "
-    "partitions away",
+    "partitions away; absent while the member waits for others to join, and sends none",
 }
 _POLLED: Final = {
     "last-poll-seconds-ago": "seconds since the application last asked for records, 0 while it waits for some; after "
@@ -63,7 +63,10 @@ DESCRIPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         **_READS,
     },
     f"{metrics.FETCHES}.topic-0": {
-        "records-lag": "records between the position and the end that readers see",
+        "records-lag": (
+            "records between the position and the end that readers see, as of the last fetch, so that it stands still while the "
+            "partition is paused"
+        ),
         "records-consumed-total": "records of the partition handed out since it was assigned",
     },
     metrics.CLIENT: {
@@ -106,7 +109,7 @@ DESCRIPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "are done",
         "lanes": "lanes that have records now: one for each key or partition, as order says",
         "oldest-age-seconds": "seconds since the oldest unfinished record was received; nothing after it is committed",
-        "stalled": "1 if the oldest unfinished record is older than stalled_after_ms, else 0",
+        "stalled": "1 if a record is unfinished for longer than stalled_after_ms, without waits for limits or resume, else 0",
         "records-done-ahead": "records that are done although an earlier one is not",
         "records-handled-total": "records whose handler returned",
         "attempt-total": "calls of the handler that have ended",
@@ -121,6 +124,8 @@ DESCRIPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "handler-time-total": "milliseconds spent in handlers",
     },
     share.FETCHES: {
+        "stopped-partitions": "assigned partitions that cannot be read: access is denied, a broker refuses, or has failed for "
+        "three seconds, or the partition has not existed, or has had no leader, for as long",
         **_READS,
         "acknowledgements-send-total": "acknowledgements that were sent and ended, with any result",
         "acknowledgements-send-rate": "acknowledgements that were sent and ended, per second",

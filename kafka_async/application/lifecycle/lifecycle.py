@@ -6,6 +6,7 @@ The background loop ends by itself only because of a bug or the end of the event
 (``EventHandler.ended``); the phase follows at the next look.
 """
 
+import threading
 from enum import Enum
 from typing import Any, Final, Protocol
 
@@ -24,9 +25,11 @@ class Phase(Enum):
     """``start`` is under way: the loop runs, and the cluster or the group has not answered yet."""
     RUNNING = "running"
     """Every call works."""
+    UNDOING = "undoing"
+    """A start that failed is being undone, as ``stop`` would do it. Then there may be another one, unless ``stop`` is called."""
     PARTING = "parting"
-    """``stop`` is under way, or a start that failed is being undone. Reads are over. Commits and methods that only look still work,
-    since a listener's ``on_partitions_revoked`` needs them."""
+    """``stop`` is under way. Reads are over. Commits and methods that only look still work, since a listener's
+    ``on_partitions_revoked`` needs them."""
     CLOSED = "closed"
     """Stopped for good. Only what no longer changes can be looked at."""
     FAILED = "failed"
@@ -38,9 +41,10 @@ class Happening(Enum):
 
     START = "start() was called"
     STARTED = "start() is done"
-    PART = "stop() was called, or start() failed"
+    UNDO = "start() failed"
+    UNDONE = "the loop of the start that failed is gone"
+    PART = "stop() was called"
     PARTED = "the loop is gone"
-    UNDONE = "start() failed, and its loop is gone"
     FAIL = "the loop ended by itself"
 
 
@@ -50,17 +54,23 @@ TRANSITIONS: Final = StateTable(
         (Phase.NEW, Happening.START): Phase.STARTING,
         (Phase.NEW, Happening.PART): Phase.PARTING,
         (Phase.STARTING, Happening.STARTED): Phase.RUNNING,
+        (Phase.STARTING, Happening.UNDO): Phase.UNDOING,
         (Phase.STARTING, Happening.PART): Phase.PARTING,
         (Phase.STARTING, Happening.FAIL): Phase.FAILED,
+        (Phase.RUNNING, Happening.UNDO): Phase.UNDOING,  # a signal handler raised in the last step
         (Phase.RUNNING, Happening.PART): Phase.PARTING,
         (Phase.RUNNING, Happening.FAIL): Phase.FAILED,
+        (Phase.FAILED, Happening.UNDO): Phase.UNDOING,
         (Phase.FAILED, Happening.PART): Phase.PARTING,
+        (Phase.UNDOING, Happening.UNDONE): Phase.NEW,
+        (Phase.UNDOING, Happening.PART): Phase.PARTING,
+        (Phase.PARTING, Happening.UNDONE): Phase.CLOSED,
         (Phase.PARTING, Happening.PARTED): Phase.CLOSED,
-        (Phase.PARTING, Happening.UNDONE): Phase.NEW,
     },
 )
 """Every other pair is a bug and raises ``RuntimeError``."""
 
+_OVER: Final = (Phase.UNDOING, Phase.PARTING, Phase.CLOSED)
 _STOPPED: Final = "the consumer is stopped"
 
 
@@ -84,21 +94,65 @@ class Lifecycle:
     phase: Phase = Phase.NEW
     parting_by: Any = None
     """The task or thread that is parting, while one is."""
+    _lock: "threading.RLock" = field(factory=threading.RLock, init=False, repr=False)
+    """Held from a look at the phase to the move that depends on it: of a blocking consumer, any thread may call ``stop`` between.
+
+    The same thread may take it again, since a signal handler may call ``stop`` anywhere.
+    """
 
     def move(self, happening: Happening) -> None:
         """Enter the phase that follows. Raises ``RuntimeError`` if the table has none."""
-        self.phase = TRANSITIONS[self.phase, happening]
+        with self._lock:
+            self.phase = TRANSITIONS[self.phase, happening]
+
+    def start(self) -> bool:
+        """Enter STARTING. ``False``: another thread has stopped the consumer."""
+        with self._lock:
+            if self.is_over:
+                return False
+            self.move(Happening.START)
+            return True
+
+    def started(self) -> None:
+        """Enter RUNNING. Raises as ``check_readable`` does, such as if ``stop`` was called meanwhile."""
+        with self._lock:
+            self.check_readable()
+            self.move(Happening.STARTED)
+
+    def part(self, why: Happening) -> bool:
+        """Begin to stop, or to undo a start. ``False``: another call is ending the consumer, or has ended it.
+
+        Or it is undoing a start. That ends as a stop then.
+        """
+        with self._lock:
+            before = self.phase
+            if before not in (Phase.PARTING, Phase.CLOSED):
+                self.move(why)
+            return before not in _OVER
+
+    @property
+    def is_parting(self) -> bool:
+        """The consumer is being stopped, or a start that failed is being undone."""
+        return self.phase in (Phase.UNDOING, Phase.PARTING)
+
+    @property
+    def is_over(self) -> bool:
+        """Reads are over, at least until another start."""
+        return self.phase in _OVER
 
     def abandon(self) -> None:
         """End without leaving the group: the event loop that the consumer ran on is gone."""
-        if self.phase is not Phase.PARTING:
-            self.move(Happening.PART)
-        self.move(Happening.PARTED)
+        with self._lock:
+            self.part(Happening.PART)
+            if self.phase is not Phase.CLOSED:
+                self.move(Happening.PARTED)
 
     def look(self) -> Phase:
         """Return the phase, after a look at whether the loop is still there."""
-        if self.boundary.ended is not None and self.phase in (Phase.STARTING, Phase.RUNNING) and not self._may_go_on:
-            self.move(Happening.FAIL)
+        if self.boundary.ended is not None:
+            with self._lock:
+                if self.phase in (Phase.STARTING, Phase.RUNNING) and not self._may_go_on:
+                    self.move(Happening.FAIL)
         return self.phase
 
     @property
@@ -134,7 +188,7 @@ class Lifecycle:
             return
         if phase is Phase.NEW:
             raise IllegalStateError("the consumer was not started; use 'async with', or await start() first")
-        if phase is Phase.FAILED or (phase is Phase.PARTING and self.boundary.ended is not None):
+        if phase is Phase.FAILED or (self.is_parting and self.boundary.ended is not None):
             raise self.failure()
         self.check_open()
 
@@ -143,7 +197,7 @@ class Lifecycle:
         if self.phase is Phase.RUNNING and self.boundary.ended is None:
             return  # nearly always
         self.check_running()
-        if self.phase is Phase.PARTING:
+        if self.is_parting:
             raise ConsumerStoppedError("the consumer is stopping")
 
     def failure(self) -> Exception:

@@ -30,6 +30,7 @@ from ...trace import (
     CommitFailed,
     ConnectionClosed,
     ConnectionOpened,
+    RequestFailed,
     RequestSent,
     ResponseReceived,
     StateChanged,
@@ -51,6 +52,8 @@ COORDINATOR: Final = "consumer-coordinator-metrics"
 
 _HEARTBEATS: Final = frozenset(("Heartbeat", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat"))
 """The requests that keep a member's session, in each protocol."""
+_JOINING: Final = frozenset(("JoinGroup", "SyncGroup"))
+"""The requests that wait at the coordinator for other members; it counts who waits as alive, and most of them send no heartbeat."""
 _NO_MEMBER: Final = frozenset(("UNSUBSCRIBED", "LEAVING", "STALE", "AWAY", "FATAL"))
 """States of a membership in which no rebalance is under way."""
 
@@ -279,7 +282,9 @@ class Coordination:
     failed: Meter = field(factory=Meter, init=False)
     heartbeats: Meter = field(factory=Meter, init=False)
     _heartbeat_at: float = field(default=nan, init=False)
-    """When a heartbeat was last answered; not a number if there was none, or it is no member any more."""
+    """When a heartbeat was last answered, or what joins; not a number if there was none, or it is no member any more."""
+    _waits: RequestSent | None = field(default=None, init=False)
+    """What joins and is not answered yet; ``None`` if a heartbeat was sent since."""
     rebalances: Meter = field(factory=Meter, init=False)
     _rebalance_began: float | None = field(default=None, init=False)
 
@@ -290,12 +295,22 @@ class Coordination:
         elif event.api in _HEARTBEATS:
             self.heartbeats.record(event.size, event.latency, event.now)
             self._heartbeat_at = event.now
+        elif self._waits is not None and event.api in _JOINING and event.correlation_id == self._waits.correlation_id:
+            self._waits, self._heartbeat_at = None, event.now
+
+    def sent(self, event: RequestSent) -> None:
+        """A heartbeat is due, or something that joins waits instead."""
+        self._waits = event if event.api in _JOINING else None
+
+    def failed_to_join(self) -> None:
+        """It waits no more, and the coordinator has said nothing."""
+        self._waits = None
 
     def moved(self, event: StateChanged) -> None:
         """Time a rebalance: from the first state of one to STABLE. Joining alone, as in the consumer protocol, does not count."""
         began = self._rebalance_began
         if event.after == "UNSUBSCRIBED":  # it has no coordinator, whose silence would alarm somebody
-            self._heartbeat_at = nan
+            self._waits, self._heartbeat_at = None, nan
         if event.after == "STABLE":
             if began is not None and event.before != "JOINING":
                 self.rebalances.record((event.now - began) * 1000, event.now - began, event.now)
@@ -304,6 +319,14 @@ class Coordination:
             self._rebalance_began = None
         elif began is None:
             self._rebalance_began = event.now
+
+    def _silence(self, now: float) -> float:
+        """Return for how long the coordinator has answered nothing; not a number while nothing is due from it.
+
+        A member that has given its partitions up to a rebalance sends no heartbeats until the slowest member has joined: the alert
+        would name all the others.
+        """
+        return nan if self._waits is not None else max(now - self._heartbeat_at, 0.0)  # in this order: not a number stays that
 
     def describe(self, now: float, since: float) -> dict[str, float]:
         """Return the metrics."""
@@ -319,7 +342,7 @@ class Coordination:
             "heartbeat-total": heartbeats.count,
             "heartbeat-rate": heartbeats.rate,
             "heartbeat-response-time-max": heartbeats.seconds_max * 1000,
-            "last-heartbeat-seconds-ago": max(now - self._heartbeat_at, 0.0),  # in this order: not a number stays that
+            "last-heartbeat-seconds-ago": self._silence(now),
             "rebalance-total": rebalances.count,
             "rebalance-latency-avg": rebalances.seconds_average * 1000,
             "rebalance-latency-max": rebalances.seconds_max * 1000,
@@ -373,6 +396,10 @@ class Requests:
                 if self._since is None:
                     self._since = event.now
                 self._nodes.sent(event)
+                if event.api in _JOINING or event.api in _HEARTBEATS:
+                    self.coordination.sent(event)
+            case RequestFailed() if event.api in _JOINING:
+                self.coordination.failed_to_join()
             case ConnectionOpened():
                 self._opened.record(0, 0, event.now)
             case ConnectionClosed():

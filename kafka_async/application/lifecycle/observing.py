@@ -4,7 +4,7 @@ Nothing refers to the consumer itself: the background holds this object, and a c
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -39,7 +39,7 @@ def state_of(lifecycle: Lifecycle, inbox: Inbox) -> ConsumerState:
             return ConsumerState.NEW
         case Phase.STARTING:
             return ConsumerState.STARTING
-        case Phase.PARTING | Phase.CLOSED:
+        case Phase.UNDOING | Phase.PARTING | Phase.CLOSED:
             return ConsumerState.CLOSED
         case Phase.FAILED:
             return ConsumerState.FATAL if isinstance(lifecycle.boundary.ended, Exception) else ConsumerState.CLOSED
@@ -52,6 +52,16 @@ def is_alive(lifecycle: Lifecycle, inbox: Inbox, runtime: "Runtime") -> bool:
     if lifecycle.look() not in (Phase.STARTING, Phase.RUNNING) or inbox.reported.final is not None:
         return False
     return runtime.clock() <= lifecycle.boundary.wakes_at + SLACK
+
+
+def is_stale(below: BackgroundSnapshot, state: ConsumerState) -> bool:
+    """Return whether what statistics say of the cluster may be out of date."""
+    return below.unreachable_since is not None or state in (ConsumerState.CLOSED, ConsumerState.FATAL)
+
+
+def milliseconds_of(at: float | None, clock: Callable[[], float]) -> int | None:
+    """Return a time of the loop's clock as milliseconds since the epoch."""
+    return None if at is None else int((time.time() - (clock() - at)) * 1000)
 
 
 def _running_state(inbox: Inbox) -> ConsumerState:
@@ -179,9 +189,9 @@ class Observer:
             records_consumed=unread.consumed_records,
             bytes_consumed=buffer.total.released,
             wake_ups=below.wake_ups,
-            unreachable_since=self._wall_ms(below.unreachable_since),
-            last_answer_at=self._wall_ms(below.last_answer_at),
-            stale=below.unreachable_since is not None or state in (ConsumerState.CLOSED, ConsumerState.FATAL),
+            unreachable_since=milliseconds_of(below.unreachable_since, self.runtime.clock),
+            last_answer_at=milliseconds_of(below.last_answer_at, self.runtime.clock),
+            stale=is_stale(below, state),
             partitions={tp: self._partition(tp, cursor, below) for tp, cursor in unread.partitions.copy().items()},
         )
 
@@ -207,10 +217,6 @@ class Observer:
         """Return the wall clock's time, in milliseconds since the epoch."""
         dated = None if self.runtime.has_system_clock else self.dated
         return time.time() * 1000 if dated is None else dated.date()
-
-    def _wall_ms(self, at: float | None) -> int | None:
-        """Return a time of the loop's clock as milliseconds since the epoch."""
-        return None if at is None else int((time.time() - (self.runtime.clock() - at)) * 1000)
 
 
 def lag(config: ConsumerConfig, cursor: Cursor, marks: Watermarks | None) -> int | None:

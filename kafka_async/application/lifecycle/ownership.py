@@ -93,7 +93,13 @@ class Occupant(Protocol):
         """The consumer was given back, and may be read from."""
 
     @property
-    def failed_for_good(self) -> bool: ...
+    def failed(self) -> bool:
+        """Nothing more will be read, because of an error. What was read may still be drained."""
+
+    @property
+    def failed_for_good(self) -> bool:
+        """It has failed, and nothing goes on."""
+
     @property
     def stalled(self) -> bool:
         """Something takes longer than it should."""
@@ -144,6 +150,11 @@ class CallGuard:
     @property
     def has_failed(self) -> bool:
         """What read alone has failed, and nothing else reads."""
+        return self.occupant is not None and self.occupant.failed
+
+    @property
+    def failed_for_good(self) -> bool:
+        """It has failed, and does not even drain any more."""
         return self.occupant is not None and self.occupant.failed_for_good
 
     @property

@@ -56,7 +56,7 @@ class Parting:
         if self.begin():
             await self.finish(allowed, clean=clean)
         else:
-            if clean and self.lifecycle.phase is Phase.PARTING:
+            if clean and self.lifecycle.is_parting:
                 holdings = self.auto_commit.holdings
                 holdings.asked(holdings.current())  # a task that also calls stop is done with what it was handed
             await self.wait_for_the_first(allowed)
@@ -67,17 +67,18 @@ class Parting:
 
     async def undo(self) -> None:
         """Undo a start that failed, so that there may be another one."""
-        if self.begin():
+        if self.begin(Happening.UNDO):
             await self.finish(LEAVE_MS / 1000, clean=False, ends=Happening.UNDONE)
-        else:
+        elif not self.runtime.blocks:  # a thread that stops waits until this one has left
             await self.wait_for_the_first(self.config.request_timeout_ms / 1000)
 
-    def begin(self) -> bool:
-        """End every read and hand out nothing more. ``False``: another call is stopping the consumer, or has stopped it."""
-        phase = self.lifecycle.phase
-        if phase in (Phase.PARTING, Phase.CLOSED):
+    def begin(self, why: Happening = Happening.PART) -> bool:
+        """End every read and hand out nothing more. ``False``: another call is stopping the consumer, or has stopped it.
+
+        Or it is undoing a start. That ends as a stop then.
+        """
+        if not self.lifecycle.part(why):
             return False
-        self.lifecycle.move(Happening.PART)
         self.lifecycle.parting_by = self.auto_commit.holdings.current()
         self.rebalancing.end()
         self.lifecycle.boundary.attend()
@@ -94,7 +95,7 @@ class Parting:
             self.lifecycle.parting_by = None
             self.lifecycle.move(ends)
             self.runtime.wake_application()
-            if ends is Happening.UNDONE:
+            if self.lifecycle.phase is Phase.NEW:
                 self.runtime.reset()
 
     async def wait_for_the_first(self, allowed: float) -> None:
@@ -102,10 +103,10 @@ class Parting:
         if self.lifecycle.parting_by is self.auto_commit.holdings.current() or self.rebalancing.listening.is_inside:
             return  # called by a call-back of the stop that is running: it cannot wait for itself
         clock, signal = self.runtime.clock, self.runtime.signal
-        deadline = clock() + allowed if self.lifecycle.phase is Phase.PARTING else 0.0
-        while self.lifecycle.phase is Phase.PARTING and (left := deadline - clock()) > 0:
+        deadline = clock() + allowed if self.lifecycle.is_parting else 0.0
+        while self.lifecycle.is_parting and (left := deadline - clock()) > 0:
             ticket = signal.ticket()
-            if self.lifecycle.phase is Phase.PARTING:
+            if self.lifecycle.is_parting:
                 await signal.wait(ticket, left)
 
     async def _leave(self, deadline: float, allowed: float, *, clean: bool) -> None:

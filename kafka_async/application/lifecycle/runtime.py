@@ -17,7 +17,8 @@ from anyio.lowlevel import current_token
 
 from ...errors import IllegalStateError, KafkaTimeoutError
 from ...events import BackgroundSnapshot, Call
-from ...network.waiting import LoopSignal, Signal, ThreadSignal, loop_clock, running_loop, threadsafe
+from ...network.event_loops import own_event_loop
+from ...network.waiting import LoopSignal, Signal, ThreadSignal, begin_task, loop_clock, running_loop, threadsafe
 from ...values import define, field
 from ..task_context import TaskContext, ThreadContext, task_context_here
 
@@ -122,6 +123,14 @@ async def _apart(task_context: TaskContext | None, function: Callable[[], T]) ->
     return await anyio.to_thread.run_sync(function) if _is_system_clock(task_context) else function()
 
 
+async def _run_in_scope(run: Callable[[], Coroutine[Any, Any, None]], scope: anyio.CancelScope, gone: anyio.Event) -> None:
+    try:
+        with scope:
+            await run()
+    finally:
+        gone.set()
+
+
 @define(eq=False)
 class TaskRuntime:
     """The loop is a task on the application's own event loop."""
@@ -159,24 +168,17 @@ class TaskRuntime:
         self._wake_application_from_afar = threadsafe(self.signal.wake)
         self.task_context = task_context_here()
         self._aborted = False
-        self._gone = anyio.Event()
+        self._gone = gone = anyio.Event()
         if hasattr(current_token().native_token, "run_sync_soon"):
             import trio  # it is running, so it is imported already
 
             self.clock = trio.lowlevel.current_clock().current_time  # anyio's is that of the thread which asks
-            self._scope = anyio.CancelScope()
-            self._cancel_from_afar = threadsafe(self._scope.cancel)
-            trio.lowlevel.spawn_system_task(self._run_in_scope, loop.run, name=_NAME)
+            self._scope = scope = anyio.CancelScope()
+            self._cancel_from_afar = threadsafe(scope.cancel)
+            trio.lowlevel.spawn_system_task(_run_in_scope, loop.run, scope, gone, name=_NAME)
         else:
             self.clock = loop_clock()  # anyio.current_time looks this up at each call
-            self._task = asyncio.get_running_loop().create_task(loop.run(), name=_NAME)
-
-    async def _run_in_scope(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        try:
-            with self._scope or anyio.CancelScope():
-                await run()
-        finally:
-            self._gone.set()
+            self._task = begin_task(asyncio.get_running_loop(), loop.run(), _NAME)
 
     def wake_background(self) -> None:
         if self._loop is None or self._wake_from_afar is None:
@@ -221,7 +223,7 @@ class TaskRuntime:
         if self._loop is None or home is None or running_loop() is not home:
             return False
         self._loop.resume()
-        self._task = home.create_task(self._loop.run(), name=_NAME)
+        self._task = begin_task(home, self._loop.run(), _NAME)
         return True
 
     def reset(self) -> None:
@@ -285,10 +287,10 @@ class ThreadRuntime:
     def launch(self, loop: Launchable) -> None:
         self._loop = loop
         self.task_context = ThreadContext() if self.blocks else task_context_here()
-        self._ended = threading.Event()
+        self._ended = ended = threading.Event()
         self._wake_application = self.signal.wake if self.blocks else threadsafe(self.signal.wake)
         # A daemon: a program that forgets to stop its consumer must still be able to exit.
-        self._thread = threading.Thread(target=self._main, args=(loop,), name=_NAME, daemon=True)
+        self._thread = threading.Thread(target=self._main, args=(loop, ended), name=_NAME, daemon=True)
         self._thread.start()
 
     @contextmanager
@@ -307,7 +309,7 @@ class ThreadRuntime:
             self.signal, self.task_context, self._wake_application = before
             self.wake_application()  # the next call sees what came meanwhile
 
-    def _main(self, loop: Launchable) -> None:
+    def _main(self, loop: Launchable, ended: threading.Event) -> None:
         async def main() -> None:
             with anyio.CancelScope() as scope:
                 self._abort = threadsafe(scope.cancel)
@@ -315,9 +317,9 @@ class ThreadRuntime:
                 await loop.run()
 
         try:
-            anyio.run(main)
+            anyio.run(main, backend_options={"loop_factory": own_event_loop})
         finally:
-            self._ended.set()
+            ended.set()  # not the attribute: what hangs may keep a thread until the next one is launched
             self.wake_application()
 
     def wake_background(self) -> None:

@@ -17,7 +17,7 @@ from ..background_calls import BackgroundCalls
 from ..group.subscribed import Subscribed
 from ..reading.reader import Reader
 from ..reading.unread import Unread
-from .lifecycle import Happening, Lifecycle, Phase
+from .lifecycle import Lifecycle
 from .observing import Observer
 from .parting import Parting
 
@@ -47,19 +47,18 @@ class Starting:
         """See ``KafkaConsumer.start``."""
         self.lifecycle.check_new()
         self._launch()
-        if self.lifecycle.phase is not Phase.NEW:  # another thread has called ``stop`` meanwhile, which ends the loop as well
+        if not self.lifecycle.start():
+            await self.calls.end_unseen()
             raise ConsumerStoppedError("the consumer was stopped while it started")
-        self.lifecycle.move(Happening.START)
         try:
             deadline = self.calls.deadline(timeout_ms)
             topics = self.subscribed.topics | {partition.topic for partition in self.reader.unread.partitions}
             await self.calls.find_topics(topics, deadline)
             await self._find_assignment(deadline if timeout_ms is not None else None)
-            self.lifecycle.check_readable()  # a call-back's task, or any other, may have called ``stop`` in the last step
+            self.lifecycle.started()  # raises if a call-back's task, or any other, has called ``stop`` in the last step
         except BaseException:
             await self.parting.undo()
             raise
-        self.lifecycle.move(Happening.STARTED)
 
     def _launch(self) -> None:
         unread = self.reader.unread
@@ -86,7 +85,8 @@ class Starting:
         """Send again what the loop of a start that failed was sent: subscription, assignment, positions, pauses."""
         inbox, outbox = self.calls.inbox, self.calls.outbox
         self.reader.gate.rebalancing.assigned_once = False
-        number = inbox.subscribe(leaves=True)
+        joins = self.subscribed.is_subscription and self.config.group_id is not None
+        number = inbox.subscribe(leaves=True, joins=joins)
         if self.subscribed.event is not None:
             unread.assign(())
             outbox.add(evolve(self.subscribed.event, subscription=number))

@@ -102,8 +102,8 @@ class Breaker:
 
     While it is open, failures with one of ``on`` do not count as attempts and never reach ``on_failure``, so that an outage fills
     no topic of dead letters. In the other states, those of a probe included, such a failure counts only if it is the record's own
-    fault: six other records must have succeeded between failures of this record, of which at most three count between two of them.
-    A record that failed is tried again after others.
+    fault: after six other records have succeeded in between failures of this record. At most three of them count from any one gap,
+    so at least two gaps are needed. A record that failed is tried again after others.
 
     Raises ``TypeError`` and ``ValueError`` for bad arguments.
     """
@@ -188,9 +188,15 @@ class Circuit:
         self._suspects.pop(unit, None)
 
     def succeeded(self, unit: Any) -> None:
-        """A handler has returned, or failed for a reason of its own."""
-        counts = self._running.pop(unit, None) == self.opened
+        """A handler has returned, or failed for a reason of its own.
+
+        What others of a batch have left did not begin: it shows that others can, but the batch is one attempt, which failed.
+        """
+        began = self._running.pop(unit, None)
+        counts = began == self.opened
         self._successes += 1
+        if began is None:
+            return
         if self.state is CircuitState.CLOSED:
             self._failed.append(False)
         elif counts and self.state is CircuitState.HALF_OPEN:

@@ -27,7 +27,7 @@ class Room:
 
     def limit(self, wanted: int, load: int, held_bytes: Callable[[], int]) -> int:
         """Return for how many of the ``wanted`` records there is room in bytes, beside ``load`` that are held; one if none is."""
-        if (load + wanted) * self.largest <= self.bytes:
+        if wanted <= 0 or (load + wanted) * self.largest <= self.bytes:
             return wanted
         left = self.bytes - held_bytes()
         if left <= 0:

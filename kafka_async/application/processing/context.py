@@ -35,6 +35,9 @@ class ProcessingContext:
         Between this call and the return of the handler no other handler of the partition may call it: await nothing from here on,
         or hold an ``asyncio.Lock``. On threads this is exact with ``order="partition"`` only.
 
+        The metadata has every record that is done, however long that is. A commit leaves out what would be too long for brokers
+        (``offset.metadata.max.bytes``). With ``keep_done=False`` there is none.
+
         Raises ``RetryLater`` if the result may no longer count: the session may be over, the partition has left or was sought
         elsewhere, or this call's time is over. So call it within the transaction, which is then undone. The record is handled
         again, here or by another member, and this was no attempt. ``None``: nothing is known of the partition, or this is a share

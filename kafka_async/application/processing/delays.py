@@ -62,11 +62,12 @@ class Delays:
             while waiting:
                 until = self._until.get(part)
                 if until is None:
-                    until = self._until[part] = self._due_of(waiting[0])
+                    until = self._due_of(waiting[0])
                 if until > wall:
+                    self._until[part] = until  # no other: a thread that looks would see when a record that is let go was due
                     break
                 items.append(waiting.popleft())
-                del self._until[part]
+                self._until.pop(part, None)
             if not waiting:
                 del self._waiting[part]
             if items:

@@ -90,15 +90,24 @@ class PartitionProgress:
         self.unfinished += len(records)
         return number
 
-    def put_off(self, number: int, now: float) -> None:
-        """The record with this number, and those after it, could not be handled before ``now``."""
+    def put_off(self, number: int, last: int, now: float) -> None:
+        """The records from ``number`` to ``last`` could not be handled before ``now``.
+
+        Those behind them that came with ``last`` still wait, and are put off again.
+        """
         arrivals = self._arrivals
         place = next(place for place in range(len(arrivals) - 1, -1, -1) if arrivals[place][0] <= number)
         first, _, epoch = arrivals[place]
         if first == number:
             arrivals[place] = (number, now, epoch)
         else:
-            arrivals.insert(place + 1, (number, now, epoch))
+            place += 1
+            arrivals.insert(place, (number, now, epoch))
+        for later in range(place + 1, len(arrivals)):
+            first, _, epoch = arrivals[later]
+            if first > last:
+                break
+            arrivals[later] = (first, now, epoch)
 
     def known(self, offset: int) -> bool:
         """Whether an earlier owner had done the record at ``offset``."""

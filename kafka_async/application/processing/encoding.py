@@ -7,8 +7,9 @@ varints. The runs start at the committed offset and alternate between not done a
 is done. Records after it are not done. The topic's id is included since a topic that is created again starts at offset 0, and the
 old map would skip records.
 
-A broker refuses more than ``offset.metadata.max.bytes`` (4096 by default). Runs that do not fit are left out, from the end; the
-only consequence is that their records are handled again after a restart.
+A broker refuses more than ``offset.metadata.max.bytes`` (4096 by default). Runs that do not fit are left out of a commit, from the
+end; the only consequence is that their records are handled again after a restart. Text that is kept elsewhere has all of them:
+there a record that is handled again may count twice.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -67,8 +68,8 @@ def _topic_tag(topic_id: UUID | None) -> bytes:
     return sha256((topic_id or _NO_ID).bytes).digest()[:_TOPIC_BYTES]
 
 
-def encode(runs: Iterable[int], topic_id: UUID | None) -> str:
-    """Return the metadata for run lengths (not done, done, ...), as many as fit; ``""`` if nothing is done."""
+def encode(runs: Iterable[int], topic_id: UUID | None, *, fits: bool = True) -> str:
+    """Return the metadata for run lengths (not done, done, ...), ``""`` if nothing is done; ``fits``: as many as a commit takes."""
     data = bytearray(_topic_tag(topic_id))
     ends = iter(runs)
     some = False
@@ -79,7 +80,7 @@ def encode(runs: Iterable[int], topic_id: UUID | None) -> str:
                 pair.append(value & 0x7F | 0x80)
                 value >>= 7
             pair.append(value)
-        if len(data) + len(pair) > _MOST_BYTES:
+        if fits and len(data) + len(pair) > _MOST_BYTES:
             break
         data += pair
         some = True
@@ -91,9 +92,12 @@ def is_ours(metadata: str) -> bool:
     return metadata.startswith(PREFIX)
 
 
-def decode(metadata: str, offset: int, topic_id: UUID | None) -> DoneMap | None:
-    """Return what was done beyond the committed ``offset``; ``None`` for text that is not ours or about another topic."""
-    if not is_ours(metadata) or not metadata.isascii() or len(metadata) > 2 * LONGEST:
+def decode(metadata: str, offset: int, topic_id: UUID | None, *, fits: bool = True) -> DoneMap | None:
+    """Return what was done beyond the committed ``offset``; ``None`` for text that is not ours or about another topic.
+
+    ``fits``: it was in a commit, so longer text is not ours.
+    """
+    if not is_ours(metadata) or not metadata.isascii() or (fits and len(metadata) > 2 * LONGEST):
         return None
     text = metadata[len(PREFIX) :]
     try:

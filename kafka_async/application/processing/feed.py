@@ -74,6 +74,15 @@ _NOTHING: Final = Intake(0, (), 0, 0)
 
 
 @define(eq=False)
+class _Read:
+    """A read under way."""
+
+    scope: CancelScope
+    asks: bool
+    """It may bring records."""
+
+
+@define(eq=False)
 class Feed:
     """Reads for the workers."""
 
@@ -85,24 +94,29 @@ class Feed:
     """``None``: nothing has to wait until it is due."""
     refill_below: int = field(default=-1, init=False)
     """Workers ask for more once no more records than this take room; -1: a read is at it."""
-    _scope: CancelScope | None = field(default=None, init=False, repr=False)
-    """Of a read that may be interrupted."""
+    _reading: "_Read | None" = field(default=None, init=False, repr=False)
+    """A read that may be interrupted."""
 
     def interrupt(self) -> None:
         """End the read that is under way: there may be more to ask for now, or less."""
         self.refill_below = -1
         self.run.change()
-        if self._scope is not None:
-            self._scope.cancel()
+        if self._reading is not None:
+            self._reading.scope.cancel()
+
+    @property
+    def asking(self) -> bool:
+        """Whether a read is under way that may bring records: an interrupted one still does if they have just come."""
+        return self._reading is not None and self._reading.asks
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
         """A call-back runs inside a read, which must not be interrupted meanwhile, but only after the call-back has returned."""
-        outer, self._scope = self._scope, None
+        outer, self._reading = self._reading, None
         try:
             yield
         finally:
-            self._scope = outer
+            self._reading = outer
             self.interrupt()
 
     def look(self, now: float) -> float:
@@ -160,13 +174,15 @@ class Feed:
         else:
             full = intake.limit == 0 and intake is not _NOTHING
             self.refill_below = max(0, intake.most - intake.step) if full else -1
-        before = self._scope
+        before = self._reading
         with CancelScope() as scope:
-            self._scope = scope
+            self._reading = reading = _Read(scope, asks=intake.limit > 0)
             try:
                 self._receive(await self.supplier.read(intake.limit, intake.waiting, seconds))
             finally:
-                self._scope = before
+                self._reading, reading.asks = before, False
+                if self.run.waiting:
+                    self.run.change()
 
     def _receive(self, supply: Supply) -> None:
         if not supply:

@@ -9,11 +9,12 @@ A worker's task ends only when we end it. A cancellation from anywhere else is t
 """
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import Context, ContextVar, copy_context
 from functools import partial
 from inspect import isawaitable
+from itertools import dropwhile
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
@@ -285,7 +286,7 @@ class Handling:
             slot.unit = unit
             if turns and not bench.rising:  # mostly some are, if handlers never wait: a call would cost more than the question
                 bench.wake_more()
-            counts.seconds_in_queue += now - unit.arrived
+            counts.seconds_in_queue += now - unit.waits_since
             try:
                 result = await (invoke(unit) if direct is None or unit.error is not None else direct(unit.record))
                 if result is not None or len(inside) != untouched:
@@ -454,7 +455,9 @@ class Handling:
     def _count(self, outcome: Outcome) -> None:
         counts = self.counts
         counts.attempts += outcome.error is None  # others are counted as they are dealt with
-        counts.seconds_in_queue += outcome.began - outcome.unit.arrived
+        counts.seconds_in_queue += outcome.began - outcome.unit.waits_since
+        if isinstance(outcome.unit, Pack):
+            counts.seconds_in_queue += outcome.unit.waited_behind_first(outcome.began)
         counts.seconds_in_handlers += outcome.ended - outcome.began
 
     async def _stint_ended(self, slot: Slot, outcome: Outcome) -> None:
@@ -518,6 +521,8 @@ class Handling:
             call = self._call_plainly
         else:
             call = self._call_with_list
+        if self.settings.batch is not None:
+            call = partial(self._call_counted, call)
         return call if timeout is None or running is None else partial(self._call_in_time, slot, running.limit, timeout, call)
 
     @property
@@ -525,6 +530,12 @@ class Handling:
         """The handler itself, if workers can call it directly."""
         plain = is_async(self.handler) and not takes_context(self.handler)
         return self.handler if plain and self.settings.batch is None and self.settings.timeout is None else None
+
+    def _call_counted(self, call: Callable[[Unit], Awaitable[Any]], unit: Unit) -> Awaitable[Any]:
+        """Call, and count how long records of a pack have waited; whoever takes a unit counts the first one."""
+        assert isinstance(unit, Pack)  # noqa: S101 - with ``batch`` there is nothing else
+        self.counts.seconds_in_queue += unit.waited_behind_first(self.run.clock())
+        return call(unit)
 
     def _call_plainly(self, unit: Unit) -> Awaitable[Any]:
         assert isinstance(unit, Item)  # noqa: S101 - without ``batch`` there are no packs
@@ -672,7 +683,8 @@ class Handling:
                 if not keeps and item in unit.items:
                     self._count_failure(slot, [item], unit.attempt, error, seconds)
             if any(kept):
-                self._keep(unit, seconds, calls=all(kept))
+                of_others = {item for (item, _), keeps in zip(errors, kept, strict=True) if not keeps}
+                self._keep_some(unit, of_others, seconds, calls=all(kept))
             else:
                 self._try_again(unit, seconds)
         else:
@@ -722,14 +734,34 @@ class Handling:
             return [False] * len(errors)
         return covered
 
-    def _keep(self, unit: Unit, seconds: float = KEPT, *, calls: int = 1) -> None:
-        """What handlers depend on is down, or seems to be, or the session: that was no attempt. ``calls``: that do not count."""
+    def _keep(self, unit: Unit, seconds: float = KEPT, *, calls: int = 1, counts: bool = False) -> None:
+        """What handlers depend on is down, or seems to be, or the session: that was no attempt. ``calls``: that do not count.
+
+        ``counts``: it was one of this unit, though not of others in its pack.
+        """
         now = self.run.clock()
         self.counts.attempts -= calls
-        self.queue.retry(unit, now + seconds, now, counts=False)
+        self.queue.retry(unit, now + seconds, now, counts=counts)
         if self.barrier is not None and self.barrier.shut:
             self.take_back()
         self.run.change()
+
+    def _keep_some(self, unit: Pack, others: Collection[Item], seconds: float, *, calls: int) -> None:
+        """As ``_keep``, but of ``others``, which failed for reasons of their own, it was an attempt.
+
+        Records with different numbers of attempts are not handled together. In a lane those behind the first ones stay there.
+        """
+        counts = False
+        if unit.items[0].lane is None:
+            if alone := [item for item in unit.items if item in others]:
+                self._try_again(self.queue.split(unit, alone), seconds)
+        else:
+            counts = unit.items[0] in others
+            behind = list(dropwhile(lambda item: (item in others) is counts, unit.items))
+            for item in behind:
+                item.attempt += item in others
+            self.queue.unhandled(unit, behind, self.run.clock())
+        self._keep(unit, seconds, calls=calls, counts=counts)
 
     def _delay(self, slot: Slot, unit: Unit, error: BaseException) -> float | None:
         """Return the seconds until the next attempt; ``None``: there is none. Raises what the user's function raises."""
@@ -835,7 +867,10 @@ class Handling:
     def _comes_again(self, slot: Slot, unit: Unit, error: BaseException) -> None:
         """The error decides nothing about these records: they are handled again, here or elsewhere."""
         self._report(slot, unit.items, unit.attempt, error, COMES_AGAIN, final=False)
-        self.queue.interrupted(unit, self.run.clock())
+        now = self.run.clock()
+        for item in unit.items:
+            item.waits_since = now  # the time of its handler is no waiting
+        self.queue.interrupted(unit, now)
 
     def _stop(self, slot: Slot, unit: Unit, error: BaseException) -> None:
         first = unit.items[0]

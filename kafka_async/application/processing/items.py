@@ -26,6 +26,8 @@ class Part:
     """It has left, or was sought elsewhere: results of its records no longer count."""
     running: int = field(default=0, init=False)
     """Records that are being handled."""
+    earlier: "tuple[Part, ...]" = field(default=(), init=False)
+    """The same partition before it went on elsewhere, as far as handlers still ran then: it is ours as long as this is."""
     topic_id: UUID | None = field(default=None, init=False)
     """Id of the topic that was assigned: a topic that is created again has another one."""
     paused: bool = field(default=False, init=False)
@@ -46,6 +48,9 @@ class Item:
     number: int
     """In ``part.progress``."""
     arrived: float
+    """When it was received, or has become due."""
+    waits_since: float
+    """As ``arrived``, until it was handled: then since it may be handled again."""
     attempt: int = 1
     error: BaseException | None = None
     """Why the record cannot be handed to a handler: it could not be deserialized, or its lane could not be found."""
@@ -69,3 +74,11 @@ class Pack:
     @property
     def arrived(self) -> float:
         return self.items[0].arrived
+
+    @property
+    def waits_since(self) -> float:
+        return self.items[0].waits_since
+
+    def waited_behind_first(self, now: float) -> float:
+        """Return the seconds for which all its records but the first have waited, together."""
+        return sum([now - item.waits_since for item in self.items]) - (now - self.items[0].waits_since)

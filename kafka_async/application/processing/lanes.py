@@ -158,9 +158,9 @@ class Lanes:
             return
         for part, items in self.delays.take_due(wall):
             if items[0].arrived < now:
-                part.progress.put_off(items[0].number, now)
+                part.progress.put_off(items[0].number, items[-1].number, now)
                 for item in items:
-                    item.arrived = now
+                    item.arrived = item.waits_since = now
             self.held_up.uncount(items)
             self.add_all(items)
         self.held_up.count(self.delays.take_fresh())
@@ -315,11 +315,17 @@ class Lanes:
             part.paused = paused
             if part.ready and paused:
                 self.turns.remove(part)
-                for pack in reversed([unit for unit in part.ready if isinstance(unit, Pack)]):
-                    part.ready.remove(pack)
-                    self.again(pack)
             elif part.ready:
                 self.turns.append(part)
+
+    def move_packs(self, part: Part) -> None:
+        """The partition is paused: its packs wait where another one, which is not, goes on with its own records of them."""
+        for pack in reversed([unit for unit in part.ready if isinstance(unit, Pack) and unit.items[0].lane is None]):
+            live = [item for item in pack.items if item.part.live]
+            if not all(map(_is_paused, live)):
+                part.ready.remove(pack)
+                pack.items = live  # it must not wait in a partition that has left
+                self.again(pack)
 
     def blocked(self, lanes: Mapping[Hashable, deque[Item] | None], parts: Iterable[Part], later: Iterable[Item | Pack]) -> int:
         """Return how many records of partitions that are not paused stand behind some of paused ones, in lanes that these share.

@@ -8,7 +8,9 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from itertools import repeat
 from math import inf
+from operator import itemgetter
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from ...errors import TooManyFailuresError
 from ...functions import is_async, takes_context
@@ -23,6 +25,8 @@ from .queues import Fate, Queue
 from .run_state import RunState
 
 Unit = Item | Pack
+Unfinished = tuple[TopicPartition, int, float]
+"""Partition and offset of a record, and since when it has been unfinished."""
 
 BREAKER: Final = "the breaker of process"
 """The outage while it is not closed."""
@@ -116,8 +120,12 @@ class Barrier:
     """Ends all with an error."""
     changed: Callable[[], None] = field(repr=False)
     """Called when something else may begin than before, or nothing until ``due_at``."""
+    free_since: float = -inf
+    """Since when nothing keeps units that are ready from beginning; infinity: something may that is not known here."""
     _began: dict[Unit, float] = field(factory=dict, init=False, repr=False)
-    """Units that are handled, each with the time at which that began."""
+    """Units that are handled, each with the time at which that began: the first attempt, if others failed."""
+    _tried: WeakKeyDictionary[Item, tuple[float, float]] = field(factory=WeakKeyDictionary, init=False, repr=False)
+    """Records of which an attempt failed: when the first one began, and the next is due. Weak: some leave with their partition."""
     _shut: bool = field(default=False, init=False)
     _too_fast: bool = field(default=False, init=False)
     """Shut because of the rate."""
@@ -157,21 +165,39 @@ class Barrier:
         before, self._shut = self._shut, self._too_fast or not (self.circuit is None or self.circuit.admits(now))
         if self._shut and not before:
             self.changed()
+        elif before and not self._shut:
+            self.free_since = max(self.free_since, now)
         return not self._shut
 
-    def began_at(self, partition: TopicPartition, offset: int) -> float | None:
-        """Return when the handler of a record began; ``None`` if none is at it. From any thread."""
-        where = (*partition, offset)
-        found = (
-            began
-            for unit, began in tuple(self._began.items())
-            for record in (item.record for item in unit.items)
-            if (record.topic, record.partition, record.offset) == where
-        )
-        return next(found, None)
+    def busiest(self, oldest: Unfinished | None) -> Unfinished | None:
+        """Return the record that has kept us busy the longest, and since when; ``None`` if none does. From any thread.
+
+        ``oldest``: the record that has been unfinished the longest. If its handler has not begun, that counts only since nothing is
+        kept from beginning: such a wait is no fault of a handler's, and hides none either. A record that is tried again has kept us
+        busy since its first attempt, but for the times from when it was due until it began: a limit may have kept it then.
+        """
+        found: list[Unfinished] = []
+        if oldest is not None and not self._shut and self.free_since < inf:
+            found.append((oldest[0], oldest[1], max(oldest[2], self.free_since)))
+        busy = list(self._began.items())
+        now = self.clock()
+        tried = (item for each in self._tried.keyrefs() if (item := each()) is not None)  # a copy: the loop may be at work
+        busy.extend((item, self._tried_since(item, now)) for item in tried if self.queue.is_open(item))
+        for unit, began in busy:
+            item = next((item for item in tuple(unit.items) if item.part.live and not item.part.paused), None)
+            if item is not None:
+                record = item.record
+                found.append((TopicPartition(record.topic, record.partition), record.offset, began))
+        return min(found, key=itemgetter(2), default=None)
+
+    def _tried_since(self, item: Item, now: float) -> float:
+        """Return when its first attempt began, or would have if it had never waited once it was due."""
+        since, due = self._tried.get(item, (now, now))
+        return since + max(0.0, now - due)
 
     def _begins(self, unit: Unit) -> None:
-        self._began[unit] = self.clock()
+        now = self.clock()
+        self._began[unit] = min((self._tried_since(item, now) for item in unit.items if item.attempt > 1), default=now)
         if self.bucket is not None:
             self.bucket.take(len(unit.items))
         if self.circuit is not None:
@@ -232,18 +258,24 @@ class Barrier:
         if self.failures is not None:
             self.failures.done(len(unit.items))
 
+    def _finished(self, unit: Unit) -> None:
+        self._began.pop(unit, None)
+        for item in unit.items:
+            if item.attempt > 1:
+                self._tried.pop(item, None)
+
     def succeeded(self, item: Item, now: float) -> None:
-        self._began.pop(item, None)
+        self._finished(item)
         self.queue.succeeded(item, now)
         self._succeeded(item, now)
 
     def pack_succeeded(self, pack: Pack, now: float) -> None:
-        self._began.pop(pack, None)
+        self._finished(pack)
         self.queue.pack_succeeded(pack, now)
         self._succeeded(pack, now)
 
     def gave_up(self, unit: Unit, fate: Fate, now: float) -> None:
-        self._began.pop(unit, None)  # a part of a batch did not begin by itself
+        self._finished(unit)
         self.queue.gave_up(unit, fate, now)
         if self.circuit is not None:
             self.circuit.gone(unit)
@@ -259,8 +291,13 @@ class Barrier:
             self.fail(failure)
 
     def retry(self, unit: Unit, due: float, now: float, *, counts: bool = True) -> bool:
+        began = self._began.get(unit, now)
         self._ends(unit)
-        return self.queue.retry(unit, due, now, counts=counts)
+        if not self.queue.retry(unit, due, now, counts=counts):
+            return False
+        if counts:  # else the attempts before this one still do
+            self._tried.update((item, (began, due)) for item in unit.items)
+        return True
 
     def interrupted(self, unit: Unit, now: float) -> None:
         self._ends(unit)
@@ -275,7 +312,9 @@ class Barrier:
         return self.queue.is_open(unit)
 
     def split(self, pack: Pack, items: Collection[Item]) -> Pack:
-        return self.queue.split(pack, items)
+        part = self.queue.split(pack, items)
+        self._began[part] = self._began.get(pack, self.clock())
+        return part
 
     def unhandled(self, pack: Pack, items: Collection[Item], now: float) -> None:
         self.queue.unhandled(pack, items, now)
@@ -331,5 +370,6 @@ def behind_limits(queue: Queue, limits: HandlerLimits | None, concurrency: int, 
         run.trace,
         run.fail,
         run.change,
+        -inf if limits.around is None else inf,  # it keeps handlers that have begun, and so what is behind them
     )
     return barrier, barrier

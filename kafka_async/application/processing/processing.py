@@ -12,8 +12,9 @@ from ...model import TopicPartition, at_offset
 from ...trace import Fault, Recovered
 from ...values import define, field
 from .feed import LOOK_AGAIN, Feed
-from .handling import Handling
+from .handling import NO_THREADS, Handling
 from .lanes import Lanes
+from .limits import BREAKER, Unfinished
 from .process_settings import ProcessSettings
 from .run_state import RunState
 from .statistics import PROCESSING, ProcessingStatistics
@@ -123,6 +124,8 @@ class Processing:
     _handling: Handling = field(repr=False)
     _settlement: Settlement = field(repr=False)
     _warned: _Warned = field(factory=_Warned, init=False, repr=False)
+    _resumed_at: float = field(default=-inf, init=False, repr=False)
+    """When handlers could begin again after a time in which none ran because none was to begin."""
 
     # --- for the body ----------------------------------------------------------------------------------------------------------
 
@@ -135,7 +138,6 @@ class Processing:
         delays, ours = work.lanes.delays, self._handling.running(lambda item: not item.part.gone)  # others are not held
         delayed, until = (0, {}) if delays is None else (delays.records, delays.until())
         age = now - oldest[2] if oldest is not None else 0.0
-        since = None if oldest is None else self._busy_since(*oldest)
         return ProcessingStatistics(
             running=self._handling.running(),
             waiting=max(0, work.held - ours - retrying - delayed),
@@ -149,7 +151,7 @@ class Processing:
             lanes=ahead.lanes,
             oldest_age=age,
             oldest=(*oldest[0], oldest[1]) if oldest is not None else None,
-            stalled=since is not None and now - since >= self.settings.stalled_after,
+            stalled=self.stalled,
             done_ahead=ahead.done_ahead,
             handled=work.settled - counts.skipped - counts.dead_letters - counts.redelivered - counts.released,
             attempts=counts.attempts,
@@ -178,21 +180,40 @@ class Processing:
         """Go on after ``pause`` or ``drain``."""
         if self._run.ending:
             return
-        self._run.holding = False
+        self._go_on(holding=False)
+
+    def _go_on(self, *, holding: bool) -> None:
+        """Let handlers begin again, and read unless ``holding``."""
+        if self._rests:
+            self._resumed_at = self._run.clock()
+        self._run.holding = holding
         self._handling.halt(halted=False)
         self._feed.interrupt()
 
     async def drain(self) -> None:
         """Read no more until ``resume``, wait until everything that was received is done, retries included, and commit that.
+        From then on no handler starts until ``resume``.
 
         Records of partitions that are paused (``consumer.pause``) are not waited for, nor those that stand behind them in a lane
         that several partitions share, nor those that are not due (``not_before``).
         """
-        self._run.holding = True
-        if not self._run.ending:
-            self._handling.halt(halted=False)
-        self._feed.interrupt()
-        await self._run.until(lambda: self._settlement.is_done or self._run.ending)
+        if self._run.ending:
+            self._run.holding = True
+            self._feed.interrupt()
+        else:
+            self._go_on(holding=True)
+        run, feed, settlement, before = self._run, self._feed, self._settlement, self._run.drained
+
+        def drained() -> bool:
+            # For every drain that waited as the first of them returned, all was done then. By now more may be due.
+            # After a ``resume`` meanwhile there is always a read that asks.
+            return run.drained > before or (settlement.is_done and not (run.holding and feed.asking)) or run.ending
+
+        await run.until(drained)
+        if run.drained == before:  # else the first of them did this, and another drain may have begun since
+            run.drained += 1
+            if run.holding:
+                self._handling.halt()  # what was not waited for, such as records that become due, begins after ``resume``
         await self._settlement.settle()
 
     def stop(self) -> None:
@@ -215,14 +236,20 @@ class Processing:
         return self._run.over
 
     @property
-    def failed_for_good(self) -> bool:
-        """Processing has failed: nothing is handled any more (for the consumer)."""
+    def failed(self) -> bool:
+        """Processing has failed: nothing more is begun (for the consumer)."""
         return self._run.failure is not None
 
     @property
+    def failed_for_good(self) -> bool:
+        """It has failed and does not drain: who restarts the program meanwhile would interrupt handlers (for the consumer)."""
+        return self.failed and (self._run.ended or not self._run.finishing)
+
+    @property
     def stalled(self) -> bool:
-        """Whether a record has been unfinished for longer than ``stalled_after_ms``."""
-        return self._warned.stalled is not None
+        """Whether a record has been unfinished for longer than ``stalled_after_ms``. From any thread."""
+        busiest = self._busiest
+        return busiest is not None and self._run.clock() - busiest[2] >= self.settings.stalled_after
 
     # --- life ------------------------------------------------------------------------------------------------------------------
 
@@ -265,7 +292,8 @@ class Processing:
                     self._run.trace(Fault(now=self._run.clock(), text=text))
             finally:
                 self._handling.close()
-                self._settlement.end(failed=self.failed_for_good)
+                self._end_outages()
+                self._settlement.end(failed=self.failed)
         if self._run.failure is not None and (exc is None or swallowed):
             raise self._run.failure
         return swallowed
@@ -277,6 +305,11 @@ class Processing:
         for running in self._run.errands:
             running.cancel()
         self._run.rest()
+
+    def _end_outages(self) -> None:
+        """What fails is not needed any more. Whatever handles the consumer's records next has outages of its own."""
+        for outage in (BREAKER, _FULL, NO_THREADS):
+            self._run.trace(Recovered(now=self._run.clock(), outage=outage, needed=False))
 
     def _swept(self) -> None:
         """All tasks were cancelled, which is how some programs shut down, perhaps without leaving the block."""
@@ -383,19 +416,30 @@ class Processing:
             self._run.trace(Recovered(now=now, outage=_FULL))
             self._feed.interrupt()
 
-    def _busy_since(self, partition: TopicPartition, offset: int, arrived: float) -> float | None:
-        """Return since when a record keeps us busy: the wait until it may begin is not a fault of a handler's. From any thread."""
-        barrier = self._handling.barrier
-        return arrived if barrier is None else barrier.began_at(partition, offset)
+    @property
+    def _busiest(self) -> Unfinished | None:
+        """The record that has kept us busy the longest, and since when. From any thread.
+
+        Until ``resume`` records are meant to wait, so none does unless a handler still runs.
+        """
+        if self._rests:
+            return None
+        oldest, barrier = self._queue.oldest, self._handling.barrier
+        found = oldest if barrier is None else barrier.busiest(oldest)
+        return None if found is None else (found[0], found[1], max(found[2], self._resumed_at))
+
+    @property
+    def _rests(self) -> bool:
+        """Whether no handler runs, and none begins before ``resume``. From any thread."""
+        return self._run.holding and self._run.halted and not self._handling.running()
 
     def _look_for_stalls(self, now: float) -> float:
         """Warn, once, about a record that has been unfinished for too long. Return when to look again."""
-        limit, oldest = self.settings.stalled_after, self._queue.oldest
-        since = None if oldest is None else self._busy_since(*oldest)
-        if oldest is None or since is None:
+        limit, busiest = self.settings.stalled_after, self._busiest
+        if busiest is None:
             self._warned.stalled = None
             return now + limit
-        partition, offset, _ = oldest
+        partition, offset, since = busiest
         if now - since < limit:
             return since + limit
         if self._warned.stalled != (partition, offset):

@@ -87,24 +87,33 @@ class Progress:
         """Begin with partitions, without repeating what an earlier owner had done beyond its commit. Return what is committed."""
         partitions = tuple(partitions)
         found, error = await self.source.committed(partitions)
-        if error is not None:
-            text = "the map of done records could not be read; some of them are handled again"
-            self.run.trace(Fault(now=self.run.clock(), text=text, error=error))
+        self._report_maps(error)
         with_metadata = {tp.topic for tp, offset in found.items() if offset is not None and offset.metadata}
-        ids = await self.source.topic_ids({tp.topic for tp in partitions} if self.work.keep_done else with_metadata)
-        foreign = [tp for tp in partitions if not self.work.assign(tp, found.get(tp), ids.get(tp.topic))]
+        ids, error = await self.source.topic_ids({tp.topic for tp in partitions} if self.work.commits_maps else with_metadata)
+        self._report_maps(error)
+        unknown = {tp.topic for tp in partitions} - ids.keys() if error is not None else frozenset()
+        foreign = [
+            tp for tp in partitions if not self.work.assign(tp, found.get(tp), ids.get(tp.topic)) and tp.topic not in unknown
+        ]
         if foreign:
             text = f"{len(foreign)} partitions have commit metadata of another program or another topic; it is ignored"
             self.run.trace(Notice(now=self.run.clock(), text=text))
         self.work.suspend(self.source.paused())
         return found
 
-    async def go_on_where_sought(self, partitions: Collection[TopicPartition]) -> None:
-        """A program that keeps offsets elsewhere has sought to them: their metadata says what is done, not that of the commit."""
-        found = {tp: target for tp, target in self.source.sought(partitions).items() if target.metadata}
-        ids = await self.source.topic_ids({tp.topic for tp in found})
+    async def go_on_where_sought(self, sought: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """What was committed says no more what is done. A program that keeps offsets elsewhere has sought to them with that."""
+        for partition, target in sought.items():
+            self.work.see_again(partition, target.offset)
+        found = {tp: target for tp, target in sought.items() if target.metadata}
+        ids, error = await self.source.topic_ids({tp.topic for tp in found})
+        self._report_maps(error)
         for partition, target in found.items():
             self.work.go_on_at(partition, target, ids.get(partition.topic))
+
+    def _report_maps(self, error: KafkaError | None) -> None:
+        if error is not None:
+            self._report(error, "the map of done records could not be read; some of them are handled again")
 
     # --- committing ------------------------------------------------------------------------------------------------------------
 
@@ -137,9 +146,9 @@ class Progress:
         All else that was refused is not tried again before the next interval.
         """
         too_large = {tp: error for tp, error in refused.items() if isinstance(error, OffsetMetadataTooLargeError)}
-        smaller = {tp: offsets[tp]._replace(metadata="") for tp in too_large if self.work.keep_done}
+        smaller = {tp: offsets[tp]._replace(metadata="") for tp in too_large if self.work.commits_maps}
         if smaller:
-            self.work.keep_done = False
+            self.work.commit_without_maps()
             self._report(next(iter(too_large.values())), "committing without the map of done records")
         left = {tp: error for tp, error in refused.items() if tp not in smaller}
         if lost := {tp: error for tp, error in left.items() if isinstance(error, CommitFailedError)}:
@@ -166,7 +175,7 @@ class Progress:
         """
         work, positions = self.work, {} if self.source.stopping else self.source.positions()
         unfinished = work.unfinished()
-        points = {tp: point for tp in tuple(work.parts) if (point := work.completed(tp, positions.get(tp))) is not None}
+        points = {tp: point for tp in tuple(work.parts) if (point := work.committable(tp, positions.get(tp))) is not None}
         kept = {tp: point for tp, point in points.items() if tp in unfinished or point.metadata}
         left = {tp: OffsetAndMetadata(offset, "") for tp, offset in left_at.items() if tp not in points}
         work.forget(tuple(work.parts))

@@ -27,6 +27,8 @@ class RunState:
     """No handler begins."""
     holding: bool = field(default=False, init=False)
     """``drain`` or ``pause`` was called: nothing is read."""
+    drained: int = field(default=0, init=False)
+    """How often everything was done that a ``drain`` waited for."""
     finishing: bool = field(default=False, init=False)
     """Nothing more is started."""
     ended: bool = field(default=False, init=False)

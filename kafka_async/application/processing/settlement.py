@@ -1,20 +1,21 @@
 """How records that are done come to count for a consumer with offsets: by commits. And what happens to them in a rebalance.
 
-While the handlers of partitions that leave are given time to end, a read inside the call-back goes on for the others.
+While the handlers of partitions that leave are given time to end, and while it is asked what is done in those that come, a read
+inside the call-back goes on for the others.
 """
 
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from anyio import create_task_group, move_on_after
 
-from ...model import TopicPartition
+from ...model import OffsetAndMetadata, TopicPartition
 from ...values import define, field
 from ..parts import Parts
-from ..reading.cursor import PauseReason
+from ..reading.cursor import Cursor, PauseReason
 from .bulkheads import limited
 from .delaying import Delayer
 from .feed import Feed
@@ -31,6 +32,15 @@ LAST_COMMIT: Final = 5.0
 """Seconds for the commit before a revocation, after the handlers' own time: the group waits for it."""
 
 
+class _Left(NamedTuple):
+    """A partition that left."""
+
+    cursor: Cursor
+    """If another one comes back, others may have had the partition meanwhile, and have gone on."""
+    offset: int
+    """Up to there everything was done."""
+
+
 @define(eq=False)
 class CommitSettlement:
     """Commits what is done every so often, before partitions leave, and at the end; and takes part in rebalances."""
@@ -43,8 +53,8 @@ class CommitSettlement:
     """When the next commit is due."""
     _commit: Running | None = field(default=None, init=False, repr=False)
     """One that is under way."""
-    _left_at: dict[TopicPartition, int] = field(factory=dict, init=False, repr=False)
-    """For partitions that left, the offset up to which everything was done; until the next assignment."""
+    _left: dict[TopicPartition, _Left] = field(factory=dict, init=False, repr=False)
+    """Partitions that left and were not sought since, until the next assignment."""
     _revoking: int = field(default=0, init=False, repr=False)
     """Call-backs of partitions that leave which have not committed yet."""
 
@@ -60,8 +70,12 @@ class CommitSettlement:
 
     @property
     def is_done(self) -> bool:
-        """Whether everything that was received is done, but for the records of partitions that are paused."""
-        return self.progress.work.held <= self.progress.work.suspended
+        """Whether everything that was received is done, but for the records of partitions that are paused.
+
+        Handlers that run for what the program has sought back from count: they are not done.
+        """
+        work = self.progress.work
+        return work.held <= work.suspended and not any(part.gone for part in work.running_of(work.parts))
 
     async def begin(self, processing: Processing) -> None:
         """Take the partitions of the consumer over."""
@@ -70,7 +84,7 @@ class CommitSettlement:
         try:
             await self.progress.check_redelivery()
             await self.progress.take_over(source.assignment())
-            await self.progress.go_on_where_sought(tuple(source.assignment()))
+            await self.progress.go_on_where_sought(source.sought(source.assignment()))
         except BaseException:
             self.run.over = True
             source.end({}, failed=False)
@@ -122,7 +136,8 @@ class CommitSettlement:
 
     def end(self, *, failed: bool) -> None:
         """Let the consumer go on at the first record of each partition that is not done, and keep the maps that are committed."""
-        points = self.progress.give_back(self._left_at)
+        left_at = {tp: offset for tp in self._left if (offset := self._left_at(tp)) is not None}
+        points = self.progress.give_back(left_at)
         self.run.over = True
         self.progress.source.end(points, failed=failed)
 
@@ -133,6 +148,12 @@ class CommitSettlement:
         self.feed.look(self.run.clock())
         self.feed.bench.wake()
         self.run.change()
+
+    def on_seek(self, partition: TopicPartition, target: OffsetAndMetadata) -> None:
+        """A partition was sought elsewhere."""
+        self._left.pop(partition, None)
+        if self.progress.work.see_again(partition, target.offset):
+            self.feed.interrupt()  # there is more room, and a drain may have nothing more to wait for
 
     def still_to_do(self, partition: TopicPartition, offset: int, topic_id: UUID | None) -> int | None:
         """Return where to read a log that was cut off, instead of at ``offset``: see ``Work``."""
@@ -146,21 +167,36 @@ class CommitSettlement:
 
     async def on_assigned(self, partitions: Collection[TopicPartition]) -> None:
         """Begin with new partitions."""
-        source = self.progress.source
         self.progress.work.forget(partitions)
-        source.sought(partitions)  # before it was ours
+        await self._reading_on(lambda: self._take_over(partitions))
+
+    async def _take_over(self, partitions: Collection[TopicPartition]) -> None:
+        """Nothing is awaited between the work's beginning with a partition and going back in it: what commits meanwhile, such as a
+        stop, would pass over records that are not done.
+        """
+        source = self.progress.source
         found = await self.progress.take_over(partitions)
+        sought = source.sought(partitions)  # by the program, while the above was awaited: it goes on there, as without ``process``
         for partition in partitions:
             # An eager rebalance brings partitions back with the position past all that was read. Records that were received and
             # not done were forgotten as the partitions left, and would never be handled.
-            point, left_at = found.get(partition), self._left_at.pop(partition, None)
-            if point is not None or left_at is not None:
-                source.go_back(partition, point.offset if point is not None else left_at)
-        self._left_at.clear()
+            # What is committed lies after that if the program sought back and this could not be committed.
+            point, left_at = found.get(partition), self._left_at(partition)
+            starts = [offset for offset in (None if point is None else point.offset, left_at) if offset is not None]
+            if partition not in sought:
+                source.go_back(partition, min(starts, default=None))
+        self._left.clear()
+        await self.progress.go_on_where_sought(sought)
+
+    def _left_at(self, partition: TopicPartition) -> int | None:
+        """Return up to where everything was done of a partition that left, if it comes back as it was."""
+        left = self._left.get(partition)
+        return left.offset if left is not None and left.cursor is self.progress.source.cursor(partition) else None
 
     async def on_sought(self, partitions: Collection[TopicPartition]) -> None:
         """The user's call-back of an assignment has returned, and may have sought."""
-        await self.progress.go_on_where_sought(partitions)
+        sought = self.progress.source.sought(partitions)
+        await self._reading_on(lambda: self.progress.go_on_where_sought(sought))
 
     async def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Give running handlers of these partitions time to end, commit, and forget them. The others go on.
@@ -187,9 +223,13 @@ class CommitSettlement:
         known = [tp for tp in leaving if tp in work.parts]
         positions = source.positions()
         offsets = work.to_commit(positions, known)
-        reached = {tp: work.completed(tp, positions.get(tp)) for tp in known}
-        self._left_at |= {tp: point.offset for tp, point in reached.items() if point is not None}
+        reached = {tp: work.committable(tp, positions.get(tp)) for tp in known}
+        for tp, point in reached.items():
+            if point is not None and (cursor := source.cursor(tp)) is not None:
+                self._left[tp] = _Left(cursor, point.offset)
+        source.give_back({tp: point for tp, point in reached.items() if point is not None})
         work.forget(partitions)
+        source.sought(partitions)  # until now: if they come back, only what is sought from now on counts
         with move_on_after(LAST_COMMIT):
             await self.progress.commit(offsets)
 
@@ -214,17 +254,23 @@ class CommitSettlement:
             await self._reading_on(lambda: self.run.until(lambda: not self._runs(leaving)))
 
     async def _reading_on(self, wait: Callable[[], Awaitable[object]]) -> None:
-        """Wait, and read on for the partitions that stay meanwhile."""
+        """Wait, and read on for the partitions that stay meanwhile. Raises what ``wait`` does."""
+        failure: Exception | None = None
         async with create_task_group() as both:
             if not self.progress.source.stopping:
                 both.start_soon(self._read_meanwhile)
-            await wait()
+            try:
+                await wait()
+            except Exception as error:  # raised here it would come out wrapped in a group
+                failure = error
             both.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
 
     def _runs(self, partitions: frozenset[TopicPartition]) -> bool:
         """Return whether a handler of these partitions runs that should be waited for."""
-        stopping = self.handling.stopping(lambda item: item.part.progress.partition in partitions)
-        return self.progress.work.running_of(partitions) > stopping
+        running = self.progress.work.running_of(partitions)
+        return sum(running.values()) > self.handling.stopping(lambda item: item.part in running)
 
     async def _read_meanwhile(self) -> None:
         while not self.run.ending and await self.feed.try_to_read(self.look_at):

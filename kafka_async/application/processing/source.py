@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 from uuid import UUID
 
+from ...background.by_topic import named
 from ...errors import ConsumerStoppedError, KafkaError
 from ...events import Refusals
 from ...model import OffsetAndMetadata, TopicPartition
@@ -16,10 +17,9 @@ from ...values import define, field, frozen
 from ..callbacks import Batch, ConsumerRebalanceListener, settled
 from ..committing.auto_commit import SHORTEST_INTERVAL
 from ..committing.commit_calls import Settling
-from ..lifecycle.lifecycle import Phase
 from ..lifecycle.ownership import Occupant
 from ..parts import Parts
-from ..reading.cursor import PauseReason
+from ..reading.cursor import Cursor, PauseReason
 from .delays import Delays
 from .items import Record
 from .lanes import Lanes
@@ -42,6 +42,9 @@ class RebalanceFollower(Settling, Protocol):
 
     def on_pauses(self, why: PauseReason) -> None:
         """Partitions were paused or resumed for this reason."""
+
+    def on_seek(self, partition: TopicPartition, target: OffsetAndMetadata) -> None:
+        """A partition was sought elsewhere."""
 
     def still_to_do(self, partition: TopicPartition, offset: int, topic_id: UUID | None) -> int | None:
         """Return where to read a log that was cut off, if not at ``offset``: not all that was received before that is done."""
@@ -92,13 +95,16 @@ class Source:
 
     def work(self, settings: ProcessSettings) -> Work:
         """Return an empty account of what is received and done."""
-        return Work(
+        work = Work(
             settings.lane_of,
             settings.room,
             Lanes(settings.batch or 1, settings.linger, self.delays(settings)),
             one_set_of_lanes=settings.one_set_of_lanes,
-            keep_done=settings.keep_done and self.commits,
+            keep_done=settings.keep_done,
         )
+        if not self.commits:
+            work.commit_without_maps()
+        return work
 
     def delays(self, settings: ProcessSettings) -> Delays | None:
         """Return what keeps records until they are due; ``None`` if all are."""
@@ -141,7 +147,7 @@ class Source:
 
     @property
     def stopping(self) -> bool:
-        return self.parts.guard.lifecycle.phase in (Phase.PARTING, Phase.CLOSED)
+        return self.parts.guard.lifecycle.is_over
 
     def holds(self, now: float) -> bool:
         """Return whether what was received is surely still ours: the session lasts, and nothing was lost."""
@@ -160,6 +166,7 @@ class Source:
         listening.chain = chained.before
         listening.listen(listening.listener)
         parts.unread.on_pause = follower.on_pauses
+        parts.assigned.on_seek = follower.on_seek
         parts.commits.instead = follower
         parts.commits.auto_commit.suspended = True
 
@@ -171,7 +178,7 @@ class Source:
         parts = self.parts
         listening, auto_commit = parts.rebalancing.listening, parts.commits.auto_commit
         self.delay(self.delayed(), delayed=False)
-        listening.chain = parts.unread.on_pause = parts.commits.instead = None
+        listening.chain = parts.unread.on_pause = parts.assigned.on_seek = parts.commits.instead = None
         if isinstance(chained := listening.listener, Chained):
             listening.listen(chained.inner)
         self.follower = None
@@ -293,12 +300,20 @@ class Source:
             self.parts.guard.check_open()
             self.parts.assigned.seek(partition, OffsetAndMetadata(offset))
 
+    def give_back(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Have partitions that leave stand where they are done up to: a listener may keep positions, and seek to them later."""
+        self.parts.unread.give_back(offsets, parting=self.parts.guard.lifecycle.is_parting)
+
     def sought(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return to which offsets partitions were sought, each once, if nothing of them was read since."""
+        """Return to which offsets partitions were sought, each once. If something was read since, without metadata."""
         return self.parts.assigned.take_sought(partitions)
 
     def assignment(self) -> Collection[TopicPartition]:
         return self.parts.unread.partitions.keys()
+
+    def cursor(self, partition: TopicPartition) -> Cursor | None:
+        """Return what a partition is read with: the same as before only if it is still ours, or comes back as it was."""
+        return self.parts.unread.partitions.get(partition) or self.parts.unread.set_aside.get(partition)
 
     # --- committing ------------------------------------------------------------------------------------------------------------
 
@@ -330,19 +345,17 @@ class Source:
     async def committed(
         self, partitions: Collection[TopicPartition]
     ) -> tuple[Mapping[TopicPartition, OffsetAndMetadata | None], KafkaError | None]:
-        """Return the committed offsets with their metadata, or the error if they could not be had."""
+        """Return the committed offsets with their metadata, as far as they could be had, and the error if not all could."""
         if not self.commits or not partitions:
             return {}, None
         try:
-            found = await self.parts.commits.committed(partitions)
-            # An auto-commit of the same offsets, if processing ends at once, would overwrite the maps that are with them.
-            there = {tp: offset for tp, offset in found.items() if offset is not None}
-            self.parts.commits.auto_commit.commits.book(there)
-            return found, None
-        except ConsumerStoppedError:
-            raise
+            found = await self.parts.commits.committed(partitions, partial=True)
         except KafkaError as error:
             return {}, error
+        # An auto-commit of the same offsets, if processing ends at once, would overwrite the maps that are with them.
+        self.parts.commits.auto_commit.commits.book({tp: offset for tp, offset in found.items() if offset is not None})
+        missing = [tp for tp in partitions if tp not in found]
+        return found, KafkaError(f"no committed offset could be read of {named(missing)}") if missing else None
 
     def subscription(self) -> Collection[str]:
         """Return the topics that are read."""
@@ -360,10 +373,14 @@ class Source:
             await self.parts.calls.check_topics(wanted, WRITTEN_TO)
         return wanted
 
-    async def topic_ids(self, topics: Collection[str]) -> Mapping[str, UUID | None]:
-        """Return the ids of topics; ``None`` for those for which the brokers know none."""
+    async def topic_ids(self, topics: Collection[str]) -> tuple[Mapping[str, UUID | None], KafkaError | None]:
+        """Return the ids of topics, ``None`` for those for which the brokers know none, and the error if not all could be had."""
         self.parts.inbox.sort()
         known = self.parts.inbox.cluster.topics
+        failure: KafkaError | None = None
         if any(name not in known for name in topics):
-            known = (await self.parts.calls.describe(frozenset(topics))).topics
-        return {name: found.topic_id for name in topics if (found := known.get(name)) is not None}
+            try:
+                known = (await self.parts.calls.describe(frozenset(topics))).topics
+            except KafkaError as error:
+                failure = error
+        return {name: found.topic_id for name in topics if (found := known.get(name)) is not None}, failure

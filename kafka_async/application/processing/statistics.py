@@ -39,7 +39,7 @@ class ProcessingStatistics:
     oldest: tuple[str, int, int] | None
     """Its topic, partition and offset."""
     stalled: bool
-    """Whether it is older than ``stalled_after_ms``."""
+    """Whether a record has been unfinished for longer than ``stalled_after_ms``, without what it waits for limits or ``resume``."""
     done_ahead: int
     """Done although an earlier record is not, now."""
     handled: int
@@ -52,7 +52,7 @@ class ProcessingStatistics:
     redelivered: int
     """Written to another topic, to be handled again later."""
     breaker: str | None
-    """``closed``, ``open`` (no handler begins), ``half-open`` (one record is tried), ``rising`` (few at once), or ``None``."""
+    """``closed``, ``open`` (no handler starts), ``half-open`` (one record is tried), ``rising`` (ramping up), or ``None``."""
     breaker_opened: int
     """How often it has opened."""
     late_results: int

@@ -20,7 +20,7 @@ import anyio
 from anyio import CancelScope, get_cancelled_exc_class, get_current_task
 from anyio.lowlevel import checkpoint
 
-from ...network.waiting import running_loop
+from ...network.waiting import begin_task, running_loop
 from ...values import define, field
 
 Function = Callable[[], Awaitable[object]]
@@ -106,7 +106,7 @@ class _AsyncioTask:
     disturbances: Callable[[], int] = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        self.task = asyncio.get_running_loop().create_task(self.run(), name="kafka_async processing")
+        self.task = begin_task(asyncio.get_running_loop(), self.run(), "kafka_async processing")
         self.disturbances = self.task.cancelling
 
     def cancel(self) -> None:

@@ -71,6 +71,16 @@ class Ahead(NamedTuple):
 
 
 @define(eq=False)
+class LastCommits:
+    """What was committed last."""
+
+    last: Offsets = field(factory=dict)
+    """Of each partition."""
+    with_maps: bool = True
+    """Brokers take the map of done records with it."""
+
+
+@define(eq=False)
 class Work:
     """The records that were received and are not done, and what is done in their partitions."""
 
@@ -85,6 +95,7 @@ class Work:
     one_set_of_lanes: bool = False
     """Whether equal lanes of different partitions are the same lane."""
     keep_done: bool = True
+    """Whether what is done after the first record that is not is told to whoever goes on there."""
     parts: dict[TopicPartition, Part] = field(factory=dict, init=False)
     held: int = field(default=0, init=False)
     """Records received and not done; for partitions that leave, only those that are being handled."""
@@ -98,7 +109,7 @@ class Work:
     _later: LaterAttempts = field(factory=LaterAttempts, init=False)
     _long: set[TopicPartition] = field(factory=set, init=False)
     """Partitions with so many records after the first unfinished one that they may run too far ahead of it."""
-    _committed: Offsets = field(factory=dict, init=False)
+    _committed: LastCommits = field(factory=LastCommits, init=False)
     _paused: frozenset[TopicPartition] = field(default=frozenset(), init=False)
 
     # --- partitions ------------------------------------------------------------------------------------------------------------
@@ -108,18 +119,38 @@ class Work:
 
         ``committed``: what was committed last. Records that its metadata mark as done are not handled again.
         """
-        self.forget((partition,))
-        recorded = None
+        understood = self._assign(partition, committed, topic_id, fits=True)
         if committed is not None:
-            self._committed[partition] = committed
-            recorded = decode(committed.metadata, committed.offset, topic_id) if self.keep_done else None
-        self._begin(partition, PartitionProgress(partition, recorded), topic_id)
-        return recorded is not None or committed is None or not committed.metadata or not self.keep_done
+            self._committed.last[partition] = committed
+        return understood
 
     def go_on_at(self, partition: TopicPartition, sought: OffsetAndMetadata, topic_id: UUID | None) -> None:
         """Begin with a partition at an offset that was kept elsewhere, together with what is done beyond it."""
-        self.assign(partition, sought, topic_id)
-        del self._committed[partition]  # it may not be
+        self._assign(partition, sought, topic_id, fits=False)
+
+    def _assign(self, partition: TopicPartition, start: OffsetAndMetadata | None, topic_id: UUID | None, *, fits: bool) -> bool:
+        self.forget((partition,))
+        metadata = "" if start is None or not self.keep_done else start.metadata
+        recorded = None if start is None else decode(metadata, start.offset, topic_id, fits=fits)
+        self._begin(partition, PartitionProgress(partition, recorded), topic_id)
+        return recorded is not None or not metadata
+
+    def see_again(self, partition: TopicPartition, offset: int) -> bool:
+        """Reading goes on at ``offset`` since the application wants that, so what an earlier owner had done there is handled again.
+
+        At the offset that was committed it only goes on where that owner was.
+        If ``offset`` lies before the end of what was received, that is forgotten. Return whether it was.
+        """
+        part = self.parts.get(partition)
+        if part is None:
+            return False
+        if part.progress.end is not None and offset < part.progress.end:
+            # Now, and not when the first record comes from there: until then a commit would cover what is to be handled again.
+            self._begin_anew(part, part.topic_id)
+            return True
+        if part.progress.recorded is not None and part.progress.recorded.offset != offset:
+            part.progress.recorded = None
+        return False
 
     def _begin(
         self,
@@ -138,6 +169,9 @@ class Work:
         self._paused = frozenset(paused)
         for partition, part in self.parts.items():
             self.lanes.pause(part, paused=partition in self._paused)
+        for part in self.parts.values():
+            if part.paused and part.live:  # whichever of them was paused or resumed now
+                self.lanes.move_packs(part)
 
     @property
     def suspended(self) -> int:
@@ -172,7 +206,7 @@ class Work:
             part.gone = True
             self._running_gone += part.running
             self.held -= part.running
-            self._committed.pop(partition, None)
+            self._committed.last.pop(partition, None)
             self._long.discard(partition)
 
     def _drop_later_attempts(self) -> None:
@@ -192,9 +226,12 @@ class Work:
         else:
             self.lanes.release(item, now)
 
-    def running_of(self, partitions: Iterable[TopicPartition]) -> int:
-        """Return how many records of these partitions are being handled."""
-        return sum(part.running for tp in partitions if (part := self.parts.get(tp)) is not None)
+    def running_of(self, partitions: Iterable[TopicPartition]) -> dict[Part, int]:
+        """Return how many records of these partitions are being handled, those included that count no more since the partition was
+        sought elsewhere: nobody else may begin with them yet.
+        """
+        parts = [part for tp in partitions if (part := self.parts.get(tp)) is not None]
+        return {each: each.running for part in parts for each in (*part.earlier, part) if each.running}
 
     # --- receiving -------------------------------------------------------------------------------------------------------------
 
@@ -229,7 +266,7 @@ class Work:
         lane_of = self.lane_of
         if lane_of is None or lane_of is key_of or lane_of is partition_of:  # cannot fail, and what they return has a hash
             lanes: Iterable[Hashable] = repeat(None) if lane_of is None else map(lane_of, named_by)
-            return list(map(Item, repeat(part), lanes, records, count(number), repeat(now)))
+            return list(map(Item, repeat(part), lanes, records, count(number), repeat(now), repeat(now)))
         items = []
         for each, record in enumerate(records, number):
             lane: Hashable = None
@@ -239,7 +276,7 @@ class Work:
                 hash(lane)
             except Exception as failure:  # the user's function, or what it returns has no hash: the record's failure, not ours
                 lane, error = None, failure
-            items.append(Item(part, lane, record, each, now, 1, error))
+            items.append(Item(part, lane, record, each, now, now, 1, error))
         return items
 
     def _unknown(self, progress: PartitionProgress, items: Sequence[Item]) -> list[Item]:
@@ -267,7 +304,7 @@ class Work:
         lane: Hashable = None
         if self.lane_of is not None and not self.one_set_of_lanes:
             lane = self.lane_of(record)
-        self.lanes.receive(part, [Item(part, lane, record, number, now, 1, error)])
+        self.lanes.receive(part, [Item(part, lane, record, number, now, now, 1, error)])
 
     def _part_for(self, partition: TopicPartition, offset: int, topic_id: UUID | None = None) -> Part:
         part = self.parts.get(partition)
@@ -283,7 +320,10 @@ class Work:
     def _begin_anew(self, part: Part, topic_id: UUID | None) -> Part:
         partition = part.progress.partition
         self.forget((partition,))
-        return self._begin(partition, PartitionProgress(partition), topic_id, part.lanes)
+        begun = self._begin(partition, PartitionProgress(partition), topic_id, part.lanes)
+        begun.earlier = tuple(each for each in (*part.earlier, part) if each.running)
+        part.earlier = ()  # else each seek back while handlers run would keep all that came before
+        return begun
 
     def still_to_do(self, partition: TopicPartition, offset: int, topic_id: UUID | None) -> int | None:
         """A log was cut off, and reading goes on at ``offset``. Return where to read on instead since not all before that is done:
@@ -345,7 +385,7 @@ class Work:
             return Intake(1, holding, 1, most)
         if self._long:
             self._long = {tp for tp in self._long if self.parts[tp].progress.span >= LONG_SPAN}
-        waiting = {tp for tp in self._long if self.parts[tp].progress.too_far(keep_done=self.keep_done)}
+        waiting = {tp for tp in self._long if self.parts[tp].progress.too_far(keep_done=self.commits_maps)}
         if self.full:
             waiting.update(tp for tp, part in self.parts.items() if part.held_up)
         if free <= load:  # otherwise no partition can hold that many
@@ -363,7 +403,7 @@ class Work:
         """Return ``limit``, or as many as every partition may take without running too far ahead, whatever is done first."""
         for partition, part in self.parts.items():
             if partition not in waiting:
-                room = MOST_AHEAD - part.progress.unfinished - part.progress.uncovered(keep_done=self.keep_done)
+                room = MOST_AHEAD - part.progress.unfinished - part.progress.uncovered(keep_done=self.commits_maps)
                 if room < min(limit, MOST_AHEAD // 10):
                     waiting.add(partition)
                 else:
@@ -441,6 +481,8 @@ class Work:
         taken = set(items)
         pack.items = [item for item in pack.items if item not in taken]
         self._stop_running(Pack(list(items)))
+        for item in items:
+            item.waits_since = now
         self.lanes.hand_back(list(items))
 
     def retry(self, unit: Unit, due: float, now: float, *, counts: bool = True) -> bool:
@@ -457,7 +499,7 @@ class Work:
         for item in unit.items:
             item.attempt = unit.attempt  # a pack may be broken up
         if due <= now:
-            self.lanes.again(unit)
+            self._ready_again(unit, now)
         else:
             self._later.add(unit, due)
             self.lanes.hold_up(unit)
@@ -519,19 +561,48 @@ class Work:
         """Make ready the units whose time has come. Return whether any is ready."""
         for unit in self._later.take_due(now):
             self.lanes.go_on(unit)
-            self.lanes.again(unit)
+            self._ready_again(unit, now)
         self.lanes.expire(now)
         return self.lanes.some_ready
 
+    def _ready_again(self, unit: Unit, now: float) -> None:
+        for item in unit.items:
+            item.waits_since = now
+        self.lanes.again(unit)
+
     # --- committing ------------------------------------------------------------------------------------------------------------
+
+    @property
+    def commits_maps(self) -> bool:
+        """Whether a commit says what is done after its offset."""
+        return self.keep_done and self._committed.with_maps
+
+    def commit_without_maps(self) -> None:
+        """Brokers do not take the map of done records, or there are no commits."""
+        self._committed.with_maps = False
 
     def completed(
         self, partition: TopicPartition, position: OffsetAndMetadata | None, also: Sequence[Item] = ()
     ) -> OffsetAndMetadata | None:
-        """Return what may be committed for a partition; ``None``: nothing is known. ``also``: records to count as done.
+        """Return what is done of a partition, for a program that keeps it; ``None``: nothing is known. Its metadata has all.
 
-        ``position``: the next offset to read, as it was when the last records were received.
+        ``position``: the next offset to read, as it was when the last records were received. ``also``: records to count as done.
         """
+        return self._point(partition, position, also, fits=False, with_map=self.keep_done)
+
+    def committable(self, partition: TopicPartition, position: OffsetAndMetadata | None) -> OffsetAndMetadata | None:
+        """As ``completed``, for a commit, which may have less metadata."""
+        return self._point(partition, position, fits=True, with_map=self.commits_maps)
+
+    def _point(
+        self,
+        partition: TopicPartition,
+        position: OffsetAndMetadata | None,
+        also: Sequence[Item] = (),
+        *,
+        fits: bool,
+        with_map: bool,
+    ) -> OffsetAndMetadata | None:
         part = self.parts.get(partition)
         if part is None:
             return None
@@ -540,8 +611,8 @@ class Work:
         point = progress.point(position, numbers)
         some_ahead = progress.ahead + len(numbers) > 0 or progress.recorded is not None
         point = None if point is None else point.of(part.topic_id)
-        if point is not None and self.keep_done and some_ahead and (runs := progress.runs(numbers, point.offset)):
-            return point._replace(metadata=encode(runs, part.topic_id))
+        if point is not None and with_map and some_ahead and (runs := progress.runs(numbers, point.offset)):
+            return point._replace(metadata=encode(runs, part.topic_id, fits=fits))
         return point
 
     def to_commit(
@@ -550,15 +621,15 @@ class Work:
         """Return what may be committed and differs from what was committed last."""
         offsets: Offsets = {}
         for partition in tuple(self.parts) if only is None else only:
-            point = self.completed(partition, positions.get(partition))
-            last = self._committed.get(partition)
+            point = self.committable(partition, positions.get(partition))
+            last = self._committed.last.get(partition)
             if point is not None and (last is None or (last.offset, last.metadata) != (point.offset, point.metadata)):
                 offsets[partition] = point
         return offsets
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """These offsets were committed."""
-        self._committed.update((tp, offset) for tp, offset in offsets.items() if tp in self.parts)
+        self._committed.last.update((tp, offset) for tp, offset in offsets.items() if tp in self.parts)
 
     # --- looking ---------------------------------------------------------------------------------------------------------------
 
@@ -572,7 +643,7 @@ class Work:
     @property
     def far_ahead(self) -> int:
         """Partitions of which no more is read until their oldest record is done."""
-        return sum(part.progress.too_far(keep_done=self.keep_done) for part in tuple(self.parts.values()))
+        return sum(part.progress.too_far(keep_done=self.commits_maps) for part in tuple(self.parts.values()))
 
     @property
     def oldest(self) -> tuple[TopicPartition, int, float] | None:

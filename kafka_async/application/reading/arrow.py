@@ -159,7 +159,8 @@ def scalar_of(kind: Any, value: Any) -> Any:
 def array_of(kind: Any, values: Sequence[Any]) -> Any:
     """Return Python's values as an array of an Arrow type; ``None`` is null.
 
-    Dates and times are given as numbers in the unit of the type, maps as mappings or lists of pairs, structs as mappings.
+    Dates and times are given as numbers in the unit of the type, maps as mappings or lists of pairs, structs as mappings. Decimals
+    are ``Decimal``, or bytes: a whole number in two's complement, the highest byte first, in the scale of ``Unscaled`` or the type.
     Characters that UTF-8 cannot encode become question marks. Raises ``OverflowError`` for a number that the type cannot hold.
     """
     validity = None if None not in values else _validity(values)
@@ -225,11 +226,32 @@ def _ends(sizes: Iterable[int]) -> Any:
     return pa.py_buffer(array("i", accumulate(sizes, initial=0)))
 
 
-def _decimal(kind: Any, value: Decimal | None) -> bytes:
+class Unscaled(bytes):
+    """A decimal as the bytes of a whole number, with its own scale."""
+
+    scale: int
+
+
+def _decimal(kind: Any, value: Decimal | bytes | None) -> bytes:
     if value is None:
         return bytes(16)
-    number = value.scaleb(kind.scale, _EXACT)
-    whole = int(number)
-    if whole != number or abs(whole) >= 10**kind.precision:
+    if isinstance(value, bytes):
+        whole, rest = _rescaled(value, kind.scale)
+    else:
+        number = value.scaleb(kind.scale, _EXACT)
+        whole = int(number)
+        rest = whole != number
+    if rest or abs(whole) >= 10**kind.precision:
         raise OverflowError(f"a number that does not fit {kind}")
     return whole.to_bytes(16, "little", signed=True)
+
+
+def _rescaled(value: bytes, scale: int) -> tuple[int, bool]:
+    """Return a number in units of another scale, and whether something is left over."""
+    whole = int.from_bytes(value, "big", signed=True)
+    digits = (value.scale if isinstance(value, Unscaled) else scale) - scale
+    if digits <= 0:
+        return whole * 10**-digits, False
+    # The scale may be any number. No number of so many bytes can be divided by ten more often.
+    whole, rest = divmod(whole, 10 ** min(digits, 3 * len(value) + 1))
+    return whole, bool(rest)

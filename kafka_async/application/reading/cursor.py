@@ -155,6 +155,8 @@ class Cursor:
     stored: Stored = field(factory=Stored)
     passed_records: int = 0
     """Records handed out, except those of portions that are still in ``ahead``."""
+    sought: OffsetAndMetadata | None = None
+    """Where the application has sought to, for ``process`` to look at."""
 
     def place(self, standing: Standing | None, *, is_cut: bool = False) -> None:
         """Begin to read at another position, or at the first one that was found. ``is_cut``: see ``Beginning``."""

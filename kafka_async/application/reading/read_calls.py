@@ -11,7 +11,6 @@ from ...values import define, field
 from ..arguments import at_least_one, column_names, seconds
 from ..callbacks import Batch
 from ..group.assigned import AssignedPartitions
-from ..lifecycle.lifecycle import Phase
 from ..lifecycle.ownership import CallGuard
 from .ranges import Ranges
 from .reader import Reader
@@ -64,7 +63,7 @@ class ReadCalls:
         try:
             return await self.reader.batch(self.assigned.only(partitions), seconds(timeout_ms), limit, holder=holder)
         except ConsumerStoppedError:
-            if self.guard.lifecycle.phase in (Phase.PARTING, Phase.CLOSED):
+            if self.guard.lifecycle.is_over:
                 return {}  # it waited while the consumer was stopped
             raise
 

@@ -315,6 +315,8 @@ class Unread:
         if taken is None:
             return
         for cursor, (standing, consumed) in tuple(taken.items()):
+            if standing is None and cursor.taken_to is None:
+                continue  # it has no position, so nothing of it was taken; that it failed is kept
             if self.partitions.get(cursor.partition) is cursor:
                 before = (cursor.stored, cursor.beginning)
                 self.move(cursor, standing)

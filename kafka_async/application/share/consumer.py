@@ -8,14 +8,13 @@ from uuid import UUID
 
 from typing_extensions import TypeVar
 
-from ...background.share.orders import Flush
 from ...errors import ConsumerStoppedError, KafkaError
 from ...events import FindClientInstanceId, SubscribeTopics, Unsubscribe
 from ...model import ConsumerState, TopicPartition
 from ...network import TransportFactory
 from ..arguments import at_least_one, seconds, subscribed_topics
 from ..lifecycle.lifecycle import Phase
-from ..lifecycle.observing import is_alive, state_of
+from ..lifecycle.observing import is_alive, is_stale, milliseconds_of, state_of
 from ..lifecycle.runtime import Runtime
 from ..reading.reader import LONG
 from ..started import note
@@ -179,7 +178,7 @@ class ShareConsumer(Generic[K, V]):
         try:
             records = await self._parts.reader.read(seconds(timeout_ms), size)
         except ConsumerStoppedError:
-            if self._parts.guard.lifecycle.phase in (Phase.PARTING, Phase.CLOSED):
+            if self._parts.guard.lifecycle.is_over:
                 return batch
             raise
         parcel, alike = None, list[ShareRecord[K, V]]()
@@ -264,9 +263,7 @@ class ShareConsumer(Generic[K, V]):
         flush then, as they are if this one is cancelled.
         """
         self._parts.guard.check_running()
-        answer: dict[TopicPartition, KafkaError | None] = await self._parts.life.ask(
-            lambda call: Flush(call=call), self._parts.calls.deadline(timeout_ms)
-        )
+        answer = await self._parts.life.flush(self._parts.calls.deadline(timeout_ms))
         self._parts.custody.sort()
         return answer
 
@@ -282,10 +279,13 @@ class ShareConsumer(Generic[K, V]):
     def ready(self) -> bool:
         """Whether records can come: it is started, a broker can be reached and, if subscribed, the member has partitions.
 
-        For a readiness probe. It is ``False`` while the coordinator or every broker is unreachable, and becomes ``True`` again by
-        itself. Once ``process`` has failed it is ``False`` until something else reads.
+        For a readiness probe. It is ``False`` while the coordinator or every broker is unreachable, while access to a topic is
+        denied, and while a partition cannot be read (``ShareStatistics.problems``), and becomes ``True`` again by itself. Once
+        ``process`` has failed it is ``False`` until something else reads.
         """
-        return state_of(self._parts.guard.lifecycle, self._parts.inbox) is ConsumerState.STEADY and not self._parts.guard.has_failed
+        guard, inbox = self._parts.guard, self._parts.inbox
+        is_steady = state_of(guard.lifecycle, inbox) is ConsumerState.STEADY
+        return is_steady and not guard.has_failed and not inbox.handler.denied and not self._parts.problems()
 
     @property
     def assigned_once(self) -> bool:
@@ -302,9 +302,11 @@ class ShareConsumer(Generic[K, V]):
         """Whether the consumer can recover by itself: it is started, not stopped, has no final error, and its loop runs.
 
         For a liveness probe. A cluster that is down leaves it ``True``: a restart of the process would not help. Once ``process``
-        has failed it is ``False`` until something else reads.
+        has failed, and drained the records that were being handled, it is ``False`` until something else reads.
         """
-        return is_alive(self._parts.guard.lifecycle, self._parts.inbox, self._parts.runtime) and not self._parts.guard.has_failed
+        return (
+            is_alive(self._parts.guard.lifecycle, self._parts.inbox, self._parts.runtime) and not self._parts.guard.failed_for_good
+        )
 
     def statistics(self) -> ShareStatistics:
         """Return one frozen snapshot. Raises ``KafkaTimeoutError`` if a background thread does not answer within 5 s."""
@@ -312,19 +314,24 @@ class ShareConsumer(Generic[K, V]):
         self._parts.inbox.sort()
         self._parts.custody.sort()
         below, inbox, custody = self._parts.calls.snapshot(), self._parts.inbox, self._parts.custody
-        counts = custody.counts
+        counts, state, clock = custody.counts, self.state, self._parts.runtime.clock
         return ShareStatistics(
-            state=self.state,
+            state=state,
             client_id=self._parts.config.client_id,
+            cluster_id=below.cluster_id,
             group_id=self._parts.config.group_id or "",
             member_id=inbox.group.member_id or None,
             member_epoch=inbox.group.generation_id if inbox.group.generation_id > 0 else None,
             coordinator=inbox.coordinator,
             brokers=below.brokers,
             assignment=frozenset(below.partitions),
+            problems={partition: str(error) for partition, error in self._parts.problems().items()},
             connections=below.connections,
             requests_in_flight=below.requests_in_flight,
             wake_ups=below.wake_ups,
+            unreachable_since=milliseconds_of(below.unreachable_since, clock),
+            last_answer_at=milliseconds_of(below.last_answer_at, clock),
+            stale=is_stale(below, state),
             unread=custody.unread,
             out=custody.out,
             unanswered=counts.unanswered,
@@ -370,7 +377,7 @@ class _Iteration(AsyncIterator[ShareRecord[K, V]]):
         try:
             return await self._consumer.getone()
         except ConsumerStoppedError:
-            if self._parts.guard.lifecycle.phase in (Phase.PARTING, Phase.CLOSED):
+            if self._parts.guard.lifecycle.is_over:
                 raise StopAsyncIteration from None
             raise
 

@@ -1,7 +1,7 @@
 """Metrics of a share consumer under the names that Java's ``KafkaShareConsumer`` gives them (KIP-932), counted from trace events.
 
-``Custody`` counts what was handed out and acknowledged. Java has no ``records-lost-total``; its metrics of event queues are left
-out here.
+``Custody`` counts what was handed out and acknowledged. Java has no ``records-lost-total`` and no ``stopped-partitions``; its
+metrics of event queues are left out here.
 """
 
 from math import nan
@@ -24,13 +24,18 @@ class ShareMetrics:
     _sent: Marks = field(factory=Marks, init=False)
     _refused: Marks = field(factory=Marks, init=False)
 
-    def snapshot(self, now: float, counts: Counts, polled_at: float | None) -> dict[str, dict[str, float]]:
-        """Return the metrics by group and name. ``polled_at``: when a read call last began, ``None`` before the first."""
+    def snapshot(self, now: float, counts: Counts, polled_at: float | None, stopped: int) -> dict[str, dict[str, float]]:
+        """Return the metrics by group and name.
+
+        ``polled_at``: when a read call last began, ``None`` before the first; ``stopped``: of how many partitions nothing can be
+        read.
+        """
         since = self.requests.since(now)
         sent, refused = counts.accepted + counts.released + counts.rejected + counts.refused, counts.refused
         coordination = self.requests.coordination.describe(now, since)
         return {
             FETCHES: {
+                "stopped-partitions": stopped,
                 **self.requests.reads.describe(now, since, counts.delivered, counts.bytes),
                 "acknowledgements-send-total": sent,
                 "acknowledgements-send-rate": self._sent.rate(sent, now, since),

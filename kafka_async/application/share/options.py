@@ -59,6 +59,10 @@ class ShareOptions(CommonOptions[K, V], total=False):
     for ``max_poll_interval_ms`` if that is shorter. ``process`` releases records that wait for a handler if none begins or
     ends for that long.
 
+    A record that takes long holds up its partition in the end: members get records only up to
+    ``share.partition.max.record.locks`` (a setting of the group, 2000 by default) offsets past the first one that is not done,
+    however many of those between are.
+
     Default: ``300000``. Allowed: an integer of at least 1, in milliseconds.
     """
     bad_record_deliveries: int

@@ -7,10 +7,11 @@ from typing import Any
 from ...background.boundary import EventHandler, Exchange
 from ...background.share.share_settings import ShareSettings
 from ...config import ConsumerConfig
+from ...errors import KafkaError
 from ...events import ShareEvent
-from ...model import GroupMetadata
+from ...model import GroupMetadata, TopicPartition
 from ...network import TcpConnector, TransportFactory
-from ...records import warn_if_slow
+from ...records import keep_freed_memory, warn_if_slow
 from ...trace import LoggingListener, TraceEvent
 from ...values import field, frozen
 from ..background_calls import BackgroundCalls
@@ -50,8 +51,16 @@ class ShareParts:
     def measure(self, now: float) -> dict[str, dict[str, float]]:
         """Return the metrics as of ``now``. From any thread."""
         lifecycle = self.guard.lifecycle
-        found = self.metrics.snapshot(now, self.custody.counts, lifecycle.boundary.last_poll(now))
-        return of_stopped(found) if lifecycle.phase is Phase.CLOSED else found
+        closed = lifecycle.phase is Phase.CLOSED
+        found = self.metrics.snapshot(now, self.custody.counts, lifecycle.boundary.last_poll(now), len(self.problems()))
+        return of_stopped(found) if closed else found
+
+    def problems(self) -> dict[TopicPartition, KafkaError]:
+        """Return the assigned partitions of which nothing can be read, and why. From any thread."""
+        if self.guard.lifecycle.phase is Phase.CLOSED:
+            return {}
+        handler = self.inbox.handler
+        return {**handler.unavailable, **handler.refused}
 
 
 def assemble_share(
@@ -60,6 +69,7 @@ def assemble_share(
     """Make the parts and give each of them those that it talks to. Raises as ``share_options`` does."""
     config, settings = share_options(options)
     warn_if_slow()
+    keep_freed_memory()
     if "client_id" not in config.given:
         config = config.with_client_id(f"share-consumer-{(config.group_id or '')[:200]}-{next(_numbers)}")
     runtime = runtime or (TaskRuntime() if config.background == "task" else ThreadRuntime.for_tasks())

@@ -4,6 +4,7 @@ A cancellation leaves unread records where they were, those that deserializers a
 """
 
 from collections.abc import Callable
+from math import inf
 from typing import Final, TypeAlias
 
 from ...background.boundary import EventHandler
@@ -24,6 +25,9 @@ Refused: TypeAlias = Callable[[Record, DeserializationError], None]
 TURN: Final = 0.02
 """Seconds for which reads that find records may go on without letting others run on the event loop."""
 
+_REMEMBERED: Final = 1000
+"""So many records that were reported and given back are known: of several members, another one may reject them."""
+
 
 @define(eq=False)
 class ShareReader:
@@ -39,8 +43,8 @@ class ShareReader:
     _turn_ends: float = field(default=0.0, init=False)
     _pace: Pace = field(init=False, repr=False)
     _deserializing: bool = field(default=False, init=False)
-    _said: set[tuple[TopicPartition, int]] = field(factory=set, init=False)
-    """Records that were reported before, since they cannot be deserialized."""
+    _said: dict[tuple[TopicPartition, int], int] = field(factory=dict, init=False)
+    """Records that were reported, since they cannot be deserialized: at which delivery. The oldest come first."""
 
     _era: int = field(default=0, init=False)
     """How often somebody else took over."""
@@ -176,9 +180,16 @@ class ShareReader:
         if refused is not None:
             refused(record, poison)
             return
-        where, reject = (record.topic_partition, record.offset), record.delivery_count >= self.bad_record_deliveries
-        record.reject() if reject else record.release()
-        first = where not in self._said
-        (self._said.discard if reject else self._said.add)(where)  # what is rejected does not come again
-        if first:
+        where, count = (record.topic_partition, record.offset), record.delivery_count
+        said_at = self._said.pop(where, inf)
+        if count >= self.bad_record_deliveries:
+            record.reject()
+        else:
+            record.release()
+            self._said[where] = count
+            if len(self._said) > _REMEMBERED:
+                del self._said[next(iter(self._said))]
+        # The same record comes back with a higher count. Otherwise it may be another one with its offset: the topic was made anew,
+        # or the group was set back. Brokers forget a count if the leader moves: that record is reported again.
+        if count <= said_at:
             raise poison

@@ -161,7 +161,8 @@ class ShareRecord(Generic[K_co, V_co]):
 
         With ``delay_ms`` it stays locked that long first, up to ``max_processing_ms`` after its delivery; ``stop`` releases it at
         once. Use this if the reason may pass: what is released at once is delivered at once, and after a few deliveries
-        (``share.delivery.count.limit``, 5 by default) never again. ``flush`` does not wait for it.
+        (``share.delivery.count.limit``, 5 by default) never again. ``flush`` does not wait for it. While it stays locked, members
+        get the partition's records only up to ``share.partition.max.record.locks`` (2000 by default) offsets past it.
 
         Raises ``IllegalStateError`` if it was acknowledged before, ``ValueError`` for a delay that is not a number.
         """

@@ -87,9 +87,14 @@ class LockSettlement:
         """Register the call-backs for lost locks, and block other reads."""
         parts = self.parts
         parts.guard.check_readable()
-        await self._check_redelivery(parts.exchange.topics)
-        parts.reader.take_over()
-        parts.guard.occupant = processing
+        parts.guard.occupant = processing  # before anything is waited for: another processing may be about to begin
+        try:
+            await self._check_redelivery(parts.exchange.topics)
+        except BaseException:
+            self.run.over = True
+            parts.guard.occupant = None
+            raise
+        parts.reader.take_over()  # not before: if this is refused, reads that wait go on
         parts.custody.on_lost = self._lost
         parts.custody.on_unwanted = self._unwanted
         parts.exchange.demand.pace = 0.0  # of earlier reads

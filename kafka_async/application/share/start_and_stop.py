@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from ...background.boundary import Exchange, FetchBuffer
 from ...background.loop.loop import BackgroundLoop
 from ...background.share.assembly import assembly
-from ...background.share.orders import Close, Order
+from ...background.share.orders import Close, Flush, Order
 from ...background.share.share_settings import ShareSettings
 from ...config import ConsumerConfig
-from ...errors import KafkaError
+from ...errors import ConsumerStoppedError, KafkaError
 from ...events import Call, ShareEvent, SubscribeTopics
-from ...model import ConsumerState
+from ...model import ConsumerState, TopicPartition
 from ...network import TransportFactory
 from ...trace import Fault, Listener, Notice
 from ...values import define, evolve, field
@@ -52,6 +52,8 @@ class StartAndStop:
     subscribed: SubscribeTopics | None = None
     """The last subscription, for the loop of another start after one that failed."""
     _launched: bool = field(default=False, init=False)
+    _untold: dict[TopicPartition, KafkaError | None] = field(factory=dict, init=False)
+    """The results that came for a flush that was cancelled at that moment."""
 
     # --- start -----------------------------------------------------------------------------------------------------------------
 
@@ -59,19 +61,17 @@ class StartAndStop:
         """See ``ShareConsumer.start``."""
         self.lifecycle.check_new()
         self._launch()
-        self.lifecycle.move(Happening.START)
+        if not self.lifecycle.start():
+            await self.calls.end_unseen()
+            raise ConsumerStoppedError("the consumer was stopped while it started")
         try:
             deadline = self.calls.deadline(timeout_ms)
             await self.calls.find_topics(self.subscribed.topics if self.subscribed is not None else frozenset(), deadline)
             await self._find_assignment(min(deadline, self.runtime.clock() + self.config.request_timeout_ms / 1000))
-            self.lifecycle.check_readable()  # another task may have called ``stop`` meanwhile
+            self.lifecycle.started()  # raises if another task has called ``stop`` meanwhile
         except BaseException:
-            if self.begin():
-                await self.finish(_LEAVING, Happening.UNDONE)
-            else:
-                await self.wait_for_end(self.config.request_timeout_ms / 1000)
+            await self._undo()
             raise
-        self.lifecycle.move(Happening.STARTED)
 
     def _launch(self) -> None:
         loop = BackgroundLoop(
@@ -89,13 +89,25 @@ class StartAndStop:
         self._launched = True
         self.runtime.launch(loop)
 
+    async def _undo(self) -> None:
+        """Undo a start that failed, so that there may be another one."""
+        if not self.begin(Happening.UNDO):
+            if not self.runtime.blocks:  # a thread that stops waits until this one has left
+                await self.wait_for_end(self.config.request_timeout_ms / 1000)
+            return
+        try:
+            await self.finish(_LEAVING, Happening.UNDONE)
+        finally:
+            if self.lifecycle.phase is Phase.CLOSED:  # ``stop`` was called meanwhile
+                self.custody.close()
+
     async def _find_assignment(self, until: float) -> None:
         if self.subscribed is None:
             return
         clock, signal, inbox = self.runtime.clock, self.runtime.signal, self.calls.inbox
         while clock() < until:
             ticket = signal.ticket()
-            self.lifecycle.check_running()
+            self.lifecycle.check_readable()
             inbox.sort()
             inbox.reported.raise_any()
             if inbox.group_state is ConsumerState.STEADY:
@@ -143,16 +155,16 @@ class StartAndStop:
     async def wait_for_end(self, allowed: float) -> None:
         """Wait for the stop that is under way, for ``allowed`` seconds at most."""
         clock, signal = self.runtime.clock, self.runtime.signal
-        deadline = clock() + allowed if self.lifecycle.phase is Phase.PARTING else 0.0
-        while self.lifecycle.phase is Phase.PARTING and (left := deadline - clock()) > 0:
+        deadline = clock() + allowed if self.lifecycle.is_parting else 0.0
+        while self.lifecycle.is_parting and (left := deadline - clock()) > 0:
             ticket = signal.ticket()
-            await signal.wait(ticket, left)
+            if self.lifecycle.is_parting:  # of a blocking consumer, another thread may have ended it just now
+                await signal.wait(ticket, left)
 
-    def begin(self) -> bool:
-        """Have every read end. ``False``: a stop is under way already, or over."""
-        if self.lifecycle.phase in (Phase.PARTING, Phase.CLOSED):
+    def begin(self, why: Happening = Happening.PART) -> bool:
+        """Have every read end. ``False``: a stop is under way already, or over; or a start is being undone, which ends as one."""
+        if not self.lifecycle.part(why):
             return False
-        self.lifecycle.move(Happening.PART)
         self.runtime.wake_application()
         return True
 
@@ -165,7 +177,7 @@ class StartAndStop:
         finally:
             self.lifecycle.move(ends)
             self.runtime.wake_application()
-            if ends is Happening.UNDONE:
+            if self.lifecycle.phase is Phase.NEW:
                 self.runtime.reset()
 
     async def _part(self, deadline: float, allowed: float) -> None:
@@ -185,3 +197,16 @@ class StartAndStop:
         call: Call[T] = Call(deadline, self.runtime.wake_application)
         self.exchange.order(order(call), urgent=True)
         return await self.calls.answer(call, grace=grace)
+
+    async def flush(self, deadline: float) -> dict[TopicPartition, KafkaError | None]:
+        """Send every acknowledgement now; return the results since the last flush that returned."""
+        call: Call[dict[TopicPartition, KafkaError | None]] = Call(deadline, self.runtime.wake_application)
+        self.exchange.order(Flush(call=call), urgent=True)
+        try:
+            await self.calls.answer(call)
+        finally:
+            # Cancelled at the moment of the answer, it has taken the results from those of the next flush.
+            if (found := call.answer()) is not None:
+                self._untold = {each: self._untold.get(each) or found.get(each) for each in {**self._untold, **found}}
+        told, self._untold = self._untold, {}
+        return told

@@ -76,7 +76,7 @@ class ShareWork:
         topic_id: object = None,
     ) -> None:
         """Take in records. ``raw``: as they were before deserializers."""
-        items = [Item(self._part, None, record, 0, now) for record in records]
+        items = [Item(self._part, None, record, 0, now, now) for record in records]
         if raw is not None and raw is not records:
             for item, undecoded in zip(items, raw, strict=True):
                 item.raw = undecoded
@@ -89,7 +89,7 @@ class ShareWork:
         self, partition: TopicPartition, record: Any, error: BaseException, now: float, topic_id: object = None
     ) -> None:
         """Take in a record that cannot be handed to a handler."""
-        item = Item(self._part, None, record, 0, now, 1, error)
+        item = Item(self._part, None, record, 0, now, now, 1, error)
         self._items[record] = item
         self.held += 1
         self.lanes.add(item)
@@ -101,8 +101,8 @@ class ShareWork:
         and a record on which that happens often has no delivery left. A read for each record that is done is no effort then.
         """
         load, slow = self.load, self.in_time < self.most
-        wanted = int(min(self.most, self.in_time)) - load
-        free = self.room.limit(wanted, load, self._load_bytes) if wanted > 0 else 0
+        wanted = max(0, int(min(self.most, self.in_time)) - load)
+        free = self.room.limit(wanted, load, self._load_bytes)
         return Intake(0 if self.full else free, (), 1 if slow else step_of(load + free), load + free)
 
     @property
@@ -225,6 +225,7 @@ class ShareWork:
         taken = set(items)
         pack.items = [item for item in pack.items if item not in taken]
         for item in items:
+            item.waits_since = now
             self.interrupted(item, now)
 
     def retry(self, unit: Unit, due: float, now: float, *, counts: bool = True) -> bool:
@@ -309,6 +310,8 @@ class ShareWork:
         for unit in self._later.take_due(now):
             self.lanes.go_on(unit)
             if self._keep_open(unit):
+                for item in unit.items:
+                    item.waits_since = now
                 self.lanes.again(unit)
         self.lanes.expire(now)
         return self.lanes.some_ready

@@ -88,6 +88,8 @@ class ClusterReports:
             self._report_missing(now)
             self._report_leaderless(now)
             self._show(now)
+        elif self.handler.unavailable:  # one of them may have left
+            self._show(now)
 
     def _publish_cluster(self) -> None:
         """Publish only changes: an application that does not read must not find an event per metadata answer."""
@@ -132,11 +134,14 @@ class ClusterReports:
             self.trace(Fault(now=now, text=outage.text, error=error, subject="fetch", outage=outage.name, partitions=which))
 
     def _show(self, now: float) -> None:
-        """Keep what the application sees of them. A share consumer does not show it: its partitions are other members' as well."""
+        """Keep what the application sees of them."""
+        found = self._missing.lasting(now) | self._leaderless.lasting(now)
         if self.buffer is not None:
-            found = self._missing.lasting(now) | self._leaderless.lasting(now)
             if found or self.buffer.unavailable:
                 self.buffer.unavailable = found
+        elif found or self.handler.unavailable:  # its application does not know which partitions are assigned
+            assigned = self._assigned()
+            self.handler.unavailable = {partition: error for partition, error in found.items() if partition in assigned}
 
     def _assigned(self) -> Collection[TopicPartition]:
         return self.subscription.partitions if self.assigned_elsewhere is None else self.assigned_elsewhere()

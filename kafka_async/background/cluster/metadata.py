@@ -345,8 +345,10 @@ class MetadataManager:
             )
 
     def _take_over(self, asked: frozenset[str] | None, response: MetadataResponse, now: float) -> None:
-        before = self.cluster.cluster_id
-        changes = self.cluster.update(response, asked, self.wanted_topics.wanted, now, assigned=self.wanted_topics.assigned)
+        before, wanted = self.cluster.cluster_id, self.wanted_topics.wanted
+        if asked is not None and (wanted is None or not wanted <= asked):  # a request that may create leaves out what it must not
+            self.request_update(now)
+        changes = self.cluster.update(response, asked, wanted, now, assigned=self.wanted_topics.assigned)
         if before is not None and self.cluster.cluster_id != before:
             text = f"the bootstrap servers lead to another cluster, {self.cluster.cluster_id!r}; it was {before!r} before"
             self.trace(Fault(now=now, text=f"{text}: its topics are others, whatever their names", subject="network"))

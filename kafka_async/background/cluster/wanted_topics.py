@@ -15,7 +15,7 @@ class Follower(Protocol):
 
 
 class Asker(Protocol):
-    """Needs single topics for a while, and finds out by ``MetadataManager.refusal`` which are not available."""
+    """Needs single topics; no error event reports them: it asks ``MetadataManager.refusal`` or ``problem``."""
 
     @property
     def topics(self) -> frozenset[str]: ...

@@ -126,6 +126,9 @@ class FetchManager:
             entry = self.subscription.get(partition)
             if entry is not None and entry.setbacks.failures:
                 self.subscription.wait(entry, now)  # what one broker refuses another one may give
+        for partition in self.subscription.partitions if changes.recreated else ():
+            if partition.topic in changes.recreated:
+                self.buffer.watermarks.pop(partition, None)
         self._placement.changed |= changes.leaders
 
     # --- deciding --------------------------------------------------------------------------------------------------------------
@@ -408,14 +411,18 @@ class FetchManager:
         # How long the application has been waiting for records, in seconds.
         waited = now - self.handler.polled_at if self.handler.reading and not self.buffer.parcels else 0.0
         fill, largest, parcels = 0.0, 0, list[FetchedData]()
+        leaders = self.metadata.cluster.leaders
         for partition, data in about.items():
             entry = self.subscription.partitions.get(partition)
             sent = broker.session.sent[partition]
             position = entry.position if entry is not None and entry.state is FetchState.FETCHING else None
             if entry is None or position is None or position.offset != sent.offset:
                 continue  # assigned away, sought elsewhere or reset while the answer was on its way
-            if entry.checked_epoch is None and self._is_of_former_leader(partition, sent):
-                continue  # what follows the position there would count as checked, and the next leader's log may differ
+            if self.metadata.cluster.incarnations.is_former(partition.topic, sent.topic_id):
+                continue  # the topic was made anew meanwhile, and is read from the same offset
+            leader = leaders.get(partition)
+            if (leader is None or leader.epoch != sent.leader_epoch) and self._is_of_former_leader(entry, sent):
+                continue  # the present leader's log may differ: what was checked there says nothing about this answer (KIP-320)
             if data.error_code:
                 error = self._partition_failed(entry, data, answer, now)
                 if error is not None:
@@ -434,9 +441,13 @@ class FetchManager:
             self._outage.report(failed.values(), well, now, broker.sent_at)
             self._tell_of_refused([tp for _, partitions in failed.values() for tp in partitions], broker.sent_at, now)
 
-    def _is_of_former_leader(self, partition: TopicPartition, sent: Wanted) -> bool:
-        leader = self.metadata.cluster.leader(partition)
-        return leader is not None and None not in (leader.epoch, sent.leader_epoch) and leader.epoch != sent.leader_epoch
+    def _is_of_former_leader(self, entry: PartitionState, sent: Wanted) -> bool:
+        leader = self.metadata.cluster.leader(entry.partition)
+        if leader is not None:
+            return None not in (leader.epoch, sent.leader_epoch) and leader.epoch != sent.leader_epoch
+        # The leader that the position was checked at may come back in the same epoch, and then nothing is checked again.
+        checked = entry.checked_epoch
+        return sent.leader_epoch is not None and checked is not None and sent.leader_epoch < checked
 
     def _learn_size(self, broker: _Broker, asked: int, brought: int, fill: float, largest: int, waited: float) -> None:
         """Find out from an answer how much a partition should bring in the next one.
@@ -474,6 +485,8 @@ class FetchManager:
             self.subscription.served(entry)
         if data.preferred_read_replica >= 0 and data.preferred_read_replica != broker.node_id:
             self._redirect(entry, data.preferred_read_replica, now)
+        elif entry.replica is not None and entry.replica.node_id == broker.node_id:
+            self.subscription.end_redirection(entry)
         if not data.records:
             return
         committed_only = self.config.isolation_level is IsolationLevel.READ_COMMITTED
@@ -505,15 +518,19 @@ class FetchManager:
         """Read from the replica that the broker names (KIP-392).
 
         The sequence that spins: the leader names a follower that metadata does not list (it has just come back), so the leader is
-        asked again, and answers at once. Likewise two brokers that name each other. Hence a second redirection without a record in
-        between waits, and an unknown replica makes metadata be requested.
+        asked again, and answers at once. Likewise two brokers that name each other. Hence a second redirection waits, unless the
+        replica has answered in between, and an unknown replica makes metadata be requested. The lease begins after that: one
+        that is over by then would have the leader asked again, which gives no records.
         """
-        if replica in self.metadata.cluster.nodes:
-            self.subscription.read_from(entry, PreferredReplica(replica, now + self.config.metadata_max_age_ms / 1000))
+        is_known, goes_on_at = replica in self.metadata.cluster.nodes, now
+        if entry.setbacks.redirected or not is_known:
+            goes_on_at += self.config.retry_backoff_max
+            self.subscription.delay(entry, goes_on_at)
+        if is_known:
+            lease = max(self.config.metadata_max_age_ms / 1000, self.config.retry_backoff)
+            self.subscription.read_from(entry, PreferredReplica(replica, goes_on_at + lease))
         else:
             self.metadata.request_update(now)
-        if entry.setbacks.redirected or replica not in self.metadata.cluster.nodes:
-            self.subscription.delay(entry, now + self.config.retry_backoff_max)
         self.subscription.count_redirection(entry)
 
     def _partition_failed(
@@ -562,7 +579,7 @@ class FetchManager:
         self._show_refused(now)
         overdue: dict[type[KafkaError], tuple[KafkaError, list[TopicPartition]]] = {}
         for partition in filter(self.buffer.refused.__contains__, failed):
-            error, since, _ = self._outage.failing[partition]
+            error, since = self._outage.failing[partition][:2]
             is_to_be_told = error is not None and _is_refusal(error) and not isinstance(error, TopicAuthorizationFailedError)
             if error is not None and is_to_be_told and sent_at - since >= self.config.request_timeout_ms / 1000:
                 overdue.setdefault(type(error), (error, []))[1].append(partition)
@@ -582,7 +599,7 @@ class FetchManager:
     def _show_refused(self, now: float) -> None:
         """Keep what the application sees of partitions that fail: what is refused, and what has lasted longer than an election."""
         failing = self._outage.failing.items()
-        refused = {partition: error for partition, (error, _, _) in failing if error is not None and _is_refusal(error)}
+        refused = {partition: error for partition, (error, *_) in failing if error is not None and _is_refusal(error)}
         refused |= self._outage.lasting(now)
         if refused or self.buffer.refused:
             self.buffer.refused = refused

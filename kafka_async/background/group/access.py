@@ -58,35 +58,55 @@ class GroupAccess:
     coordinator: FindCoordinatorManager = field(repr=False)
     metadata: MetadataManager = field(repr=False)
     owned: Callable[[], frozenset[TopicPartition]] = field(repr=False)
-    """The partitions that the application has taken over from the group; asked only while there is a ``membership``."""
+    """The partitions of ``author``: what the application has taken over, or had when it ended that membership."""
     membership: Membership | None = None
     """Our membership in the group; ``None`` while the application assigns partitions itself.
 
     ``GroupManagers`` sets it when the application subscribes, and to ``None`` when it has unsubscribed.
     """
+    parting: Membership | None = None
+    """The membership that the application has ended, until it has left the group or is subscribed anew.
+
+    ``GroupManagers`` sets it, too. Commits that were made before may still be under way as this member's.
+    """
 
     @property
     def identity(self) -> Identity:
-        """Our identity at this moment."""
-        return self.membership.identity if self.membership is not None else Identity()
+        """Our identity at this moment, for what is asked from now on."""
+        return self.membership.identity if self.membership is not None and self.parting is None else Identity()
+
+    @property
+    def author(self) -> Membership | None:
+        """The membership as which a member's commits are stored."""
+        return self.parting or self.membership
+
+    @property
+    def stored_as(self) -> Identity:
+        """The identity of ``author`` at this moment."""
+        return self.author.identity if self.author is not None else Identity()
 
     @property
     def failure(self) -> KafkaError | None:
         """Why our membership has ended for good, until the application subscribes again."""
-        return self.membership.failure if self.membership is not None else None
+        return self.membership.failure if self.membership is not None and self.parting is None else None
 
     @property
     def channel(self) -> Channel:
         """The connection to the coordinator that is free for commits and offset fetches."""
-        return self.membership.channel if self.membership is not None else Channel.GROUP
+        return self.author.channel if self.author is not None else Channel.GROUP
+
+    @property
+    def is_leaving(self) -> bool:
+        """The group still has us as the member that we were, so it takes no offsets of a lone consumer yet."""
+        return self.parting is not None
 
     def awaits_epoch(self, stale: Identity | None) -> bool:
         """Whether we were refused as ``stale`` and the heartbeat that may bring the new epoch is under way or due."""
-        return stale is not None and self.membership is not None and self.identity == stale and self.membership.awaits_epoch
+        return stale is not None and self.author is not None and self.stored_as == stale and self.author.awaits_epoch
 
     def has_moved_on(self, stale: Identity | None) -> bool:
         """Whether we were refused as ``stale`` and have another identity by now."""
-        return stale is not None and self.identity != stale
+        return stale is not None and self.stored_as != stale
 
     def topics_by_id(self, topics: Iterable[str]) -> dict[UUID, str]:
         """Return those of the topics whose id is known. A request uses ids only if all are known; the wire package sees to that."""
@@ -100,5 +120,5 @@ class GroupAccess:
         elif error.invalid_metadata:
             self.metadata.request_update(now)
         failure = CommitFailure.REBALANCING if isinstance(error, RebalanceInProgressError) else REFUSED.get(type(error))
-        if failure is not None and self.membership is not None and made_as.generation > 0:
-            self.membership.refused(failure, made_as, now)
+        if failure is not None and self.author is not None and made_as.generation > 0:
+            self.author.refused(failure, made_as, now)

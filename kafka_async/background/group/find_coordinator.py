@@ -170,7 +170,9 @@ class FindCoordinatorManager:
             self._check_listing(now)
         if self.state is SearchState.WANTED and not self._is_needed(now):
             self._feed(SearchInput.FORGET)
-            self.fatal = None
+            if self.fatal is not None:
+                self.fatal = None
+                return Poll(wake_at=now)  # at once, for the managers that were polled before: they have reported it
         if self.state is SearchState.WANTED and self._backoff.ready(now):
             self._feed(SearchInput.SENT)
             return Poll((self._search(now),))

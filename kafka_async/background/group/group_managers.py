@@ -36,8 +36,35 @@ if TYPE_CHECKING:
 
 
 @define(eq=False)
+class _Stay:
+    """The time in which a member that the application has ended stays in the group, because its last commits are under way.
+
+    The sequence that loses them otherwise: a broker goes, or a rebalance is about to end, so that the commit has to be sent again,
+    while the request to leave arrives at the same coordinator or the next one.
+    """
+
+    owned: frozenset[TopicPartition]
+    """What it had. Nobody else gets it before the member has left: for the group the application is still giving it up."""
+    until: float
+
+
+@define(eq=False)
+class _Wanted:
+    """A subscription of the application."""
+
+    subscription: Subscription
+    waits_until: float | None = None
+    """Until when at most it waits for what a lone consumer has committed; ``None``: it does not. If the member before it stays for
+    its own commits, this wait begins when that member leaves.
+
+    The sequence that loses that otherwise: the coordinator moves, so that the commit has to be sent again, after a backoff. The
+    request to join is first, and a group with members takes no offsets of a lone consumer.
+    """
+
+
+@define(eq=False)
 class _Host:
-    """What a membership may use of the other parts."""
+    """What a membership may use of the other parts. A member that only stays has an application that is silent."""
 
     handler: EventHandler
     subscription: SubscriptionState
@@ -45,33 +72,40 @@ class _Host:
     _seen: int = field(default=0, init=False)
     _progressed_at: float = field(default=0.0, init=False)
     now: float = field(default=0.0, init=False)
+    stay: _Stay | None = field(default=None, init=False)
 
     def publish_revocation(
         self, number: int, partitions: frozenset[TopicPartition], *, lost: bool, returning: bool = False
     ) -> None:
         self.stop_fetching(partitions)
         subscription = self.handler.subscription
-        self.handler.publish(
+        self._publish(
             RevokePartitions(number=number, partitions=partitions, lost=lost, returning=returning, subscription=subscription)
         )
 
     def publish_assignment(self, number: int, partitions: frozenset[TopicPartition], *, successive: bool = True) -> None:
         subscription = self.handler.subscription
-        self.handler.publish(
-            AssignPartitions(number=number, partitions=partitions, successive=successive, subscription=subscription)
-        )
+        self._publish(AssignPartitions(number=number, partitions=partitions, successive=successive, subscription=subscription))
+
+    def _publish(self, proposal: RevokePartitions | AssignPartitions) -> None:
+        if self.stay is None:
+            self.handler.publish(proposal)
 
     def publish_error(self, error: KafkaError, *, final: bool = False) -> None:
-        self.handler.publish_error(error, final=final)
+        if self.stay is None:
+            self.handler.publish_error(error, final=final)
 
     def stop_fetching(self, partitions: frozenset[TopicPartition]) -> None:
-        self.subscription.revoke(partitions)
+        if self.stay is None:  # else they may be assigned by hand by now
+            self.subscription.revoke(partitions)
 
     def owned(self) -> frozenset[TopicPartition]:
-        return self.subscription.owned
+        return self.subscription.owned if self.stay is None else self.stay.owned
 
     def progress(self) -> PollProgress:
         """Return when the application last did something; working through an iteration's batch counts as well."""
+        if self.stay is not None:
+            return PollProgress(polled_at=self.now, polling=True)
         mark = self.handler.progress()
         if mark != self._seen:
             self._seen, self._progressed_at = mark, self.now
@@ -96,7 +130,7 @@ class GroupManagers:
     """Of a group of the consumer protocol."""
     _membership: Membership | None = field(default=None, init=False)
     _host: _Host = field(init=False)
-    _wanted: Subscription | None = field(default=None, init=False)
+    _wanted: _Wanted | None = field(default=None, init=False)
     _published: GroupChanged | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -129,33 +163,61 @@ class GroupManagers:
     # --- what the application asks ---------------------------------------------------------------------------------------------
 
     def subscribe(self, subscription: Subscription, now: float) -> None:
-        """Be a member with this subscription."""
-        self._wanted = subscription
-        if self._membership is not None:
-            self._access.membership = self._membership
-            self._membership.subscribe(subscription, now)
+        """Be a member with this subscription, once the commits that a lone consumer made before have ended."""
+        before, self._wanted = self._wanted, _Wanted(subscription)
+        self._access.membership = self._membership
+        if self._host.stay is not None:
+            return  # when the member that stays has left
+        self._wanted.waits_until = self._waits_until(now) if before is None else before.waits_until
+        self._take_up(self._wanted, now)
+
+    def _waits_until(self, now: float) -> float | None:
+        return now + self.config.request_timeout_ms / 1000 if self.commits.is_storing_alone(now) else None
+
+    def _take_up(self, wanted: _Wanted, now: float) -> None:
+        """Have our membership take the subscription up, if it need not wait; the first membership is made in a poll."""
+        if self._membership is not None and wanted.waits_until is None:
+            self._access.parting = None
+            self._membership.subscribe(wanted.subscription, now)
 
     def unsubscribe(self, call: Call[None] | None, now: float) -> None:
-        """Leave the group. Commits from then on are those of a lone consumer."""
-        self._wanted = None
-        self._access.membership = None
-        if self._membership is not None:
-            self._membership.leave(call, now)
+        """Leave the group, once the commits that were made before have ended. Later ones are those of a lone consumer.
+
+        To be called while the subscription still has the partitions.
+        """
+        self._wanted = self._access.membership = None
+        membership = self._membership
+        if membership is not None:
+            self._access.parting = membership
+            if self._host.stay is None and self.commits.is_storing(now):
+                self._host.stay = _Stay(self._host.owned(), now + self.config.request_timeout_ms / 1000)
+        if membership is not None and self._host.stay is None:
+            membership.leave(call, now)
         elif call is not None:
-            call.resolve(None)
+            call.resolve(None)  # also while the member stays: the application follows nothing any more
+
+    def _stay_no_longer(self, membership: Membership, now: float) -> None:
+        self._host.stay = None
+        if membership.wanted_topics is None:  # so far all there are were asked for, and none by its name
+            self.metadata.request_new_topics(now)
+        membership.leave(None, now)
+        if self._wanted is not None:
+            # Who has committed alone since has to be out of the group: one that joins again without leaving stays a member.
+            self._wanted.waits_until = self._waits_until(now)
+            self._take_up(self._wanted, now)
 
     def enforce_rebalance(self, event: EnforceRebalance, now: float) -> None:
-        if self._membership is not None:
-            self._membership.enforce_rebalance(event.reason, now)
+        if self._member is not None:
+            self._member.enforce_rebalance(event.reason, now)
 
     def carried_out(self, event: PartitionsRevoked | PartitionsAssigned, now: float) -> None:
         """The application carried a proposal out."""
-        if self._membership is None:
+        if self._member is None:
             return
         if isinstance(event, PartitionsRevoked):
-            self._membership.revoked(event.number, now)
+            self._member.revoked(event.number, now)
         else:
-            self._membership.assigned(event.number, now)
+            self._member.assigned(event.number, now)
         self._publish()  # before the application's next call is answered: it may look at the state
 
     # --- one turn --------------------------------------------------------------------------------------------------------------
@@ -163,47 +225,93 @@ class GroupManagers:
     def poll(self, now: float) -> Poll:
         """Poll the membership, once it is known which protocol is spoken."""
         self._host.now = now
-        if self._membership is None and self._wanted is not None:
-            self._choose(self._wanted, now)
-        poll = self._membership.poll(now) if self._membership is not None else Poll()
+        wanted = self._wanted
+        if wanted is not None and wanted.waits_until is not None and self._has_waited(wanted.waits_until, now):
+            wanted.waits_until = None
+            self._take_up(wanted, now)
+        if wanted is not None and wanted.waits_until is None and self._membership is None:
+            self._choose(wanted.subscription, now)
+        poll = self._poll_membership(self._membership, now) if self._membership is not None else Poll()
+        if wanted is not None and wanted.waits_until is not None:
+            poll = poll.until(wanted.waits_until)
         self._publish()
         if self._settings is None or self.handler.session_deadline == inf:
             return poll
         settings = self._settings.poll(now)
         return Poll(poll.requests + settings.requests, min(poll.wake_at, settings.wake_at))
 
+    def _has_waited(self, until: float, now: float) -> bool:
+        return now >= until or not self.commits.is_storing_alone(now)
+
+    def _poll_membership(self, membership: Membership, now: float) -> Poll:
+        stay = self._host.stay
+        if stay is not None and now < stay.until and self.commits.is_storing(now):
+            return membership.poll(now).until(stay.until)
+        if stay is not None:
+            self._stay_no_longer(membership, now)
+        poll = membership.poll(now)
+        if not membership.is_leaving:
+            self._access.parting = None
+        return poll
+
     def poll_on_close(self, now: float) -> Poll:
         """Leave the group, if we are in it."""
-        return self._membership.poll_on_close(now) if self._membership is not None else Poll()
+        if self._membership is None:
+            return Poll()
+        if self._member is None:
+            self._wanted = self._access.membership = None  # else it would subscribe anew, and ask only once to leave that
+        if self._host.stay is not None:  # the commits were sent for the last time
+            self._stay_no_longer(self._membership, now)
+        return self._membership.poll_on_close(now)
+
+    @property
+    def _member(self) -> Membership | None:
+        """Our membership; ``None`` also while it only stays, since the application is done with it, and while a new subscription
+        waits.
+        """
+        waits = self._wanted is not None and self._wanted.waits_until is not None
+        return None if waits or self._host.stay is not None else self._membership
 
     @property
     def state(self) -> ConsumerState | None:
         """What the membership is doing; ``None`` for a consumer that only commits."""
         if self._wanted is None:
             return None
-        return self._membership.state if self._membership is not None else ConsumerState.JOINING
+        return self._member.state if self._member is not None else ConsumerState.JOINING
 
     @property
     def is_leaving(self) -> bool:
         """See ``Membership``."""
-        return self._membership is not None and self._membership.is_leaving
+        return self._host.stay is not None or (self._membership is not None and self._membership.is_leaving)
 
     @property
     def is_being_named(self) -> bool:
         """See ``Membership``."""
-        return self._membership is not None and self._membership.is_being_named
+        return self._member is not None and self._member.is_being_named
 
     @property
     def wanted_topics(self) -> frozenset[str] | None:
-        """Topics whose metadata the membership needs; ``None``: all."""
-        if self._wanted is None:
+        """Topics whose metadata the subscription needs; ``None``: all."""
+        # Before the protocol is known, too, or the first picture lacks what a pattern matches.
+        wanted = self._wanted.subscription.topics if self._wanted is not None else frozenset()
+        if self._host.stay is not None and self._membership is not None and self._membership.wanted_topics is None:
+            return None
+        return self._member.wanted_topics if self._wanted is not None and self._member is not None else wanted
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """What a leader needs besides, to divide the partitions of its group; one that only stays may have to do so once more.
+
+        It asks for them as an ``Asker``: an error about them may not reach the application, which has not subscribed to them, or
+        has ended that subscription.
+        """
+        if self._membership is None:
             return frozenset()
-        if self._membership is None:  # before the protocol is known, or the first picture lacks what a pattern matches
-            return self._wanted.topics
-        return self._membership.wanted_topics
+        stays = self._host.stay is not None
+        return self._membership.group_topics | ((stays and self._membership.wanted_topics) or frozenset())
 
     def _publish(self) -> None:
-        membership = self._membership
+        membership = self._member
         before = self.handler.session_deadline
         self.handler.session_deadline = membership.session_deadline if membership is not None and self._wanted is not None else inf
         if before <= self._host.now < self.handler.session_deadline:
@@ -275,7 +383,7 @@ class GroupManagers:
     def _fall_back(self, error: KafkaError) -> bool:
         """Speak the classic protocol if the group turned out not to take the new one, unless that was demanded."""
         wanted = self._wanted
-        if self.config.group_protocol != "auto" or wanted is None or wanted.regex is not None:
+        if self.config.group_protocol != "auto" or wanted is None or wanted.subscription.regex is not None:
             return False
         self.environment.trace(
             Notice(
@@ -284,5 +392,5 @@ class GroupManagers:
                 subject="group",
             )
         )
-        self._become(self._classic(), wanted, self._host.now)
+        self._become(self._classic(), wanted.subscription, self._host.now)
         return True

@@ -77,7 +77,7 @@ class Membership(RequestManager, Protocol):
     def leave(self, call: Call[None] | None, now: float) -> None:
         """Leave the group (unsubscribe); resolves ``call`` when the leave request was answered, or there was nothing to leave.
 
-        The application has given up its partitions itself before.
+        The application gives up its partitions by itself.
         """
 
     def revoked(self, number: int, now: float) -> None:
@@ -117,7 +117,11 @@ class Membership(RequestManager, Protocol):
 
     @property
     def wanted_topics(self) -> frozenset[str] | None:
-        """Topics whose metadata the membership needs; ``None``: all."""
+        """Topics of the subscription, whose metadata the membership needs; ``None``: all."""
+
+    @property
+    def group_topics(self) -> frozenset[str]:
+        """Topics of the whole group, whose metadata a leader needs besides."""
 
     @property
     def awaits_epoch(self) -> bool:
@@ -170,6 +174,6 @@ class MembershipHost(Protocol):
         """Fetch no more of partitions that are about to be revoked."""
 
     def owned(self) -> frozenset[TopicPartition]:
-        """Return the partitions that the application has taken over."""
+        """Return the partitions that the application has taken over; of a member that only stays, those that it had."""
 
     def progress(self) -> PollProgress: ...

@@ -12,14 +12,16 @@ An offset goes out under the id of the topic that it belongs to, or by name to b
 the name by now, it is dropped: it would skip records of that one.
 
 What belongs to a member is sent under the identity of the moment of sending. A partition counts as lost from the first turn in
-which it is not owned, even if it comes back: another member may have moved its offset meanwhile.
+which it is not owned, even if it comes back: another member may have moved its offset meanwhile. A member that the application
+ends stays in the group for its commits (``is_storing``); those of a lone consumer wait until it has left, and a new subscription
+for them (``is_storing_alone``).
 
 Sources: KIP-320 (leader epochs), KIP-345, KIP-516 (topic ids), KIP-848 (STALE_MEMBER_EPOCH), Java's ``CommitRequestManager`` and
 ``ConsumerCoordinator.OffsetCommitResponseHandler``.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from enum import Enum
 from functools import partial
 from typing import Any, Final
@@ -59,7 +61,7 @@ from .access import MEMBER_EPOCH, REFUSED, GroupAccess
 from .membership import Identity
 
 _OUTAGE: Final = "commits"
-"""The outage from a commit that has to be tried again until one is stored."""
+"""The outage from a commit that has to be tried again until one is stored, and no other waits for its next attempt."""
 _OF_A_REBALANCE: Final = (IllegalGenerationError, RebalanceInProgressError, StaleMemberEpochError)
 """Errors of a member's commit if the group moves on while it is in flight: normal, and no fault."""
 _COORDINATOR: Final = (
@@ -149,6 +151,8 @@ class OffsetCommitManager:
     """Returns whether the brokers take offsets under the ids of topics."""
     _commits: list[_Commit] = field(factory=list, init=False)
     _flights: list[_Flight] = field(factory=list, init=False)
+    _failing: bool = field(default=False, init=False)
+    """The outage goes on. It may outlast the commits that began it: their callers give up, and another one is stored."""
 
     def commit(
         self,
@@ -192,6 +196,25 @@ class OffsetCommitManager:
         """Return the partitions whose offset in the group is about to change."""
         return frozenset(p for commit in self._commits for p in commit.pending.keys() - commit.held_back.keys())
 
+    def is_storing(self, now: float) -> bool:
+        """Whether offsets that a member committed are neither stored nor refused, and can be stored only while it is one.
+
+        A partition with an error of its own holds nobody up, nor does one whose topic is gone, nor what waits behind them.
+        """
+        return any(commit.made_as is not None for commit in self._storing(now))
+
+    def is_storing_alone(self, now: float) -> bool:
+        """The same of what a lone consumer committed, which can be stored only while it is no member."""
+        return any(commit.made_as is None for commit in self._storing(now))
+
+    def _storing(self, now: float) -> Iterator[_Commit]:
+        self._sift(now)
+        stuck: set[TopicPartition] = set()
+        for commit in self._commits:
+            stuck |= commit.held_back.keys() | self._unsure(commit)
+            if commit.pending.keys() - commit.lost - stuck:
+                yield commit
+
     # --- the conversation ------------------------------------------------------------------------------------------------------
 
     def poll(self, now: float) -> Poll:
@@ -229,7 +252,8 @@ class OffsetCommitManager:
             self._drop_former(commit, now)
         members = [commit for commit in commits if commit.made_as is not None]
         if members:
-            identity, failure = self.group.identity, self.group.failure
+            author, identity = self.group.author, self.group.stored_as
+            failure = author.failure if author is not None else None
             owned = self.group.owned() if identity.generation > 0 else frozenset()
             for commit in members:
                 same = commit.made_as is not None and identity.member_id == commit.made_as.member_id
@@ -302,12 +326,16 @@ class OffsetCommitManager:
     def _due_at(self, commit: _Commit, now: float) -> float:
         if commit.request.in_flight or self.group.awaits_epoch(commit.stale):
             return NEVER
+        if commit.made_as is None and self.group.is_leaving:
+            # The sequence that ends in a refusal otherwise: the coordinator moves, the request to leave and the commit both have to
+            # be sent again, and the backoff of the commit is over first.
+            return NEVER
         return now if self.group.has_moved_on(commit.stale) else commit.request.wake_at()
 
     def _request(
         self, commit: _Commit, partitions: Collection[TopicPartition], node_id: int, now: float, *, final: bool = False
     ) -> UnsentRequest:
-        identity = self.group.identity if commit.made_as is not None else Identity()
+        identity = self.group.stored_as if commit.made_as is not None else Identity()
         topics: dict[tuple[str, UUID | None], list[OffsetCommitRequestPartition]] = defaultdict(list)
         for partition, offset in commit.pending.items():
             if partition not in partitions:
@@ -378,7 +406,8 @@ class OffsetCommitManager:
             self._carry_out(commit, made_as, errors, verdicts, now)
         else:
             self.group.coordinator.served(now)
-            if commit.error is not None:
+            if self._failing and all(other is commit or other.error is None or other.call.done for other in self._commits):
+                self._failing = False
                 self.trace(Recovered(now=now, outage=_OUTAGE, subject="commit"))
             commit.request.succeeded()
         self._finish_if_done(commit)
@@ -443,10 +472,11 @@ class OffsetCommitManager:
                 self.trace(Notice(now=now, text=text, subject="commit"))
             elif not self.group.coordinator.is_settling_in(error, now):
                 text = f"offsets of group {self.config.group_id!r} could not be committed yet; trying again"
+                self._failing = True
                 self.trace(Fault(now=now, text=text, error=error, subject="commit", outage=_OUTAGE))
 
     def _judge(self, error: KafkaError, made_as: Identity) -> _Verdict:
-        identity = self.group.identity
+        identity = self.group.stored_as
         if isinstance(error, IllegalGenerationError) and identity != made_as and identity.member_id == made_as.member_id:
             return _Verdict.AGAIN  # a rebalance ended while the commit was out: what we still own is stored in the new generation
         if isinstance(error, IllegalGenerationError) and not made_as.consumer_protocol and self.group.awaits_epoch(made_as):

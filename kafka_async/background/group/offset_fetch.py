@@ -40,6 +40,8 @@ from .access import REFUSED, GroupAccess
 from .membership import Identity
 
 _OUTAGE: Final = "reading committed offsets"
+PATIENCE: Final = 5.0
+"""Seconds for which who takes a part of an answer waits for the rest, once only partitions with errors of their own are left."""
 
 Committed: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata | None]
 
@@ -50,7 +52,16 @@ class _Question:
 
     call: Call[Committed]
     partitions: frozenset[TopicPartition]
+    partial: bool
+    """It takes an answer without the partitions whose offset cannot be read."""
     found: dict[TopicPartition, OffsetAndMetadata | None] = field(factory=dict)
+    known_since: float | None = None
+    """Since when all is known but for partitions whose own error has to pass."""
+
+    @property
+    def has_part(self) -> bool:
+        """Whether what is known is an answer."""
+        return self.partial and bool(self.found)
 
 
 @frozen
@@ -105,13 +116,14 @@ class OffsetFetchManager:
     def __attrs_post_init__(self) -> None:
         self._request = RequestState(backoff_of(self.config, self.random))
 
-    def fetch(self, call: Call[Committed], partitions: frozenset[TopicPartition], now: float) -> None:
+    def fetch(self, call: Call[Committed], partitions: frozenset[TopicPartition], now: float, *, partial: bool = False) -> None:
         """Resolve ``call`` with the stored offset of each of ``partitions``, ``None`` if there is none.
 
-        Fails with the coordinator's or the broker's error if trying again is useless; until then it is tried again.
+        Fails with the coordinator's or the broker's error if trying again is useless; until then it is tried again. ``partial``:
+        an error of some partitions leaves these out.
         """
         if partitions:
-            self._questions.append(_Question(call, partitions))
+            self._questions.append(_Question(call, partitions, partial))
         else:
             call.resolve({})
 
@@ -126,6 +138,13 @@ class OffsetFetchManager:
     def last_error(self) -> KafkaError | None:
         """Why the calls are not answered yet."""
         return self._error or self.group.coordinator.failure
+
+    def expired(self, call: Call[Committed]) -> KafkaError | None:
+        """The deadline of ``call`` has passed. Resolve it if it takes what is known; return why it took so long."""
+        for question in self._questions:
+            if question.call is call and question.has_part:
+                call.resolve(question.found)
+        return self.last_error
 
     # --- the conversation ------------------------------------------------------------------------------------------------------
 
@@ -143,9 +162,11 @@ class OffsetFetchManager:
         if node is None:
             self._wait_for_coordinator(now)
             return Poll()
-        if self._request.in_flight or self.group.awaits_epoch(self._stale):
+        # Not that of the member which the application has ended: its commits may still be under way, but we ask as nobody.
+        moved_on = self._stale is not None and self._stale != self.group.identity
+        if self._request.in_flight or (not moved_on and self.group.awaits_epoch(self._stale)):
             return Poll()
-        if not self._request.backoff.ready(now) and not self.group.has_moved_on(self._stale):
+        if not self._request.backoff.ready(now) and not moved_on:
             return Poll(wake_at=self._request.backoff.retry_at)
         return self._ask(node.id, now)
 
@@ -257,7 +278,7 @@ class OffsetFetchManager:
         self._note(sent, errors, now)
         if not errors:
             self.trace(Recovered(now=now, outage=_OUTAGE, subject="commit"))
-        self._answer_questions(sent, found, errors)
+        self._answer_questions(sent, found, errors, now)
         self._start_partitions(sent, found, errors)
 
     def _group_of(self, outcome: OffsetFetchResponse | KafkaError) -> OffsetFetchResponseGroup | KafkaError:
@@ -279,7 +300,10 @@ class OffsetFetchManager:
             return
         self._request.backoff.retry_at = now + self._request.backoff.limit
         for question in sent.questions:
-            question.call.fail(error)
+            if question.has_part:
+                question.call.resolve(question.found)
+            else:
+                question.call.fail(error)
         if any(self._still(start) for start in sent.starts):
             self.on_error(error)
 
@@ -304,14 +328,21 @@ class OffsetFetchManager:
             if _passes(error):
                 self._report(error, now)
 
-    def _answer_questions(self, sent: _Sent, found: Committed, errors: Mapping[TopicPartition, KafkaError]) -> None:
+    def _answer_questions(self, sent: _Sent, found: Committed, errors: Mapping[TopicPartition, KafkaError], now: float) -> None:
         for question in sent.questions:
             question.found.update({partition: found[partition] for partition in question.partitions & found.keys()})
             error = _lasting(errors, question.partitions)
-            if error is not None:
+            if question.partial:
+                question.partitions -= {partition for partition, refused in errors.items() if not _passes(refused)}
+            left = question.partitions - question.found.keys()
+            if error is not None and not (question.has_part or (question.partial and left)):
                 question.call.fail(error)
-            elif len(question.found) == len(question.partitions):
+            elif not left:
                 question.call.resolve(question.found)
+            elif question.has_part and left <= self._retries.keys():
+                question.known_since = now if question.known_since is None else question.known_since
+                if now >= question.known_since + PATIENCE:
+                    question.call.resolve(question.found)
 
     def _start_partitions(self, sent: _Sent, found: Committed, errors: Mapping[TopicPartition, KafkaError]) -> None:
         waiting = {start.entry.partition: start for start in sent.starts if self._still(start)}

@@ -69,6 +69,7 @@ def assemble(config: ConsumerConfig, handler: EventHandler, buffer: FetchBuffer,
     if group is not None:
         subscriber = group
         positions.stored = group.fetches
+        wanted_topics.askers.append(group)
         managers = (group, positions, group.commits, group.fetches, group.coordinator, ends, list_offsets, fetch, metadata)
     else:
         subscriber = follower = TopicFollower(config, metadata.cluster, handler)

@@ -165,9 +165,9 @@ class Background:
                 self._subscribe(Subscription(regex=event.regex), event.subscription, now)
             case Unsubscribe():
                 self.handler.subscription = event.subscription
+                self.subscriber.unsubscribe(event.call, now)  # first: what is ours may still be committed
                 self._assign({}, now)
                 self.positions.newcomers.subscribe(None)
-                self.subscriber.unsubscribe(event.call, now)
             case Seek():
                 entry = self.subscription.renumber(event.partition, event.stamp)
                 if entry is not None:
@@ -197,8 +197,8 @@ class Background:
                 commits.commit(event.call, event.offsets, now, once=event.once, along=event.along)
             case FetchCommitted() if group is not None:
                 fetches = group.fetches
-                self.deadlines.watch(event.call, lambda: fetches.last_error)
-                fetches.fetch(event.call, event.partitions, now)
+                self.deadlines.watch(event.call, lambda: fetches.expired(event.call))
+                fetches.fetch(event.call, event.partitions, now, partial=event.partial)
             case PartitionsRevoked() | PartitionsAssigned() if group is not None:
                 group.carried_out(event, now)
             case EnforceRebalance() | CommitOffsets() | FetchCommitted() | PartitionsRevoked() | PartitionsAssigned():

@@ -16,7 +16,7 @@ import anyio
 
 from ...config import ConsumerConfig
 from ...errors import LONGEST_REASON, BackgroundLoopError, ConsumerStoppedError, shown
-from ...events import BackgroundSnapshot
+from ...events import BackgroundSnapshot, TakeSnapshot
 from ...model import Node
 from ...network import (
     AuthenticatorFactory,
@@ -153,6 +153,8 @@ class BackgroundLoop:
                 connections.cancel_scope.cancel()
         except BaseException as error:
             self.failure = _failure(error)
+            if isinstance(self.failure, (KeyboardInterrupt, SystemExit)):
+                raise self.failure from None  # an event loop ends for these two, but not for a group with one of them
             if not isinstance(self.failure, Exception):
                 raise  # cancellation of the task that we are
         finally:
@@ -221,10 +223,21 @@ class BackgroundLoop:
             self._delegate.add(poll.requests, now)
             plan = self._delegate.plan(now)
             runner.perform(plan)
+            self._answer_questions()
             if is_done():
                 break
             if not plan.settled:
                 await self._signal.wait(ticket, min(poll.wake_at, plan.wake_at, deadline) - now)
+
+    def _answer_questions(self) -> None:
+        """Answer who asks for statistics. Nothing else is carried out any more, and is told so at the end."""
+        others = []
+        for event in self.handler.drain_application():
+            if isinstance(event, TakeSnapshot):
+                event.call.resolve(self.snapshot())
+            else:
+                others.append(event)
+        self.handler.application_events.extend(others)
 
     def _finish(self) -> None:
         self._signal.rest()
@@ -266,7 +279,9 @@ def _failure(error: BaseException) -> BaseException:
 
     What extensions written in Rust raise for a bug of theirs, such as a provider of tokens, is no ``Exception`` and no end either.
     """
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+    ending = error.subgroup((KeyboardInterrupt, SystemExit)) if isinstance(error, BaseExceptionGroup) else None
+    error = ending or error  # what ends the program comes before what failed beside it
+    while isinstance(error, BaseExceptionGroup) and (len(error.exceptions) == 1 or ending is not None):
         error = error.exceptions[0]
     if isinstance(error, (Exception, KeyboardInterrupt, SystemExit, GeneratorExit)):
         return error

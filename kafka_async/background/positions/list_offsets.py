@@ -43,6 +43,11 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 _LOOKUPS: Final = "looking up offsets"
 """The outage in which leaders do not answer look-ups."""
+_PATIENCE: Final = 600.0
+"""Seconds after which the outage of a partition that nobody looks up any more is over.
+
+A program that asks every few minutes, in vain, gets one warning, and one more every ten minutes, as in any outage.
+"""
 
 
 @frozen
@@ -57,6 +62,13 @@ class Found:
         return OffsetAndTimestamp(self.offset, self.timestamp, self.leader_epoch) if self.offset >= 0 else None
 
 
+@frozen(eq=False)
+class _Asked:
+    """A request that is under way. Compared by identity: one broker may have two for the same look-up."""
+
+    node_id: int
+
+
 @define(eq=False)
 class _OffsetLookup:
     number: int
@@ -65,7 +77,8 @@ class _OffsetLookup:
     on_answer: Callable[[Found | KafkaError, float], None]
     wanted: Callable[[], bool]
     backoff: Backoff
-    in_flight: bool = False
+    asked: _Asked | None = None
+    """The request whose answer counts; ``None``: the look-up is to be sent."""
     leaderless: bool = False
     """Waits because the leader is not known, not because a broker refused."""
     error: KafkaError | None = None
@@ -92,7 +105,7 @@ class ListOffsetsManager:
 
     def __attrs_post_init__(self) -> None:
         self._late = LateAnswers(self.metadata)
-        self._outage = PartitionOutage(self.trace, _LOOKUPS, "offsets cannot be looked up yet; trying again")
+        self._outage = PartitionOutage(self.trace, _LOOKUPS, "offsets cannot be looked up yet; trying again", _PATIENCE)
 
     @property
     def topics(self) -> frozenset[str]:
@@ -148,13 +161,15 @@ class ListOffsetsManager:
 
     def poll(self, now: float) -> Poll:
         """Return one request per leader and isolation for the look-ups that may be sent."""
-        if not self._lookups:
+        if not self._lookups and not self._outage.failing:
             return IDLE
         self._lookups = {number: lookup for number, lookup in self._lookups.items() if lookup.wanted()}
         by_leader: dict[Leader, list[_OffsetLookup]] = defaultdict(list)
         wake_at = NEVER
+        if self._outage.failing:
+            wake_at = self._outage.lapse({lookup.partition for lookup in self._lookups.values()}, now)
         for lookup in tuple(self._lookups.values()):
-            if lookup.in_flight:
+            if lookup.asked is not None:
                 continue
             if not lookup.backoff.ready(now):
                 wake_at = min(wake_at, lookup.backoff.retry_at)
@@ -174,11 +189,16 @@ class ListOffsetsManager:
         return Poll()
 
     def cluster_changed(self, changes: ClusterChanges, now: float) -> None:
-        """Ask at once for partitions that only waited for their leader to be known; see ``ClusterListener``."""
-        for lookup in self._lookups.values():
-            if lookup.leaderless and lookup.partition in changes.leaders:
+        """Ask at once for partitions that only waited for their leader to be known, or for an answer of a former leader."""
+        for lookup in self._lookups.values() if changes.leaders else ():
+            if lookup.partition not in changes.leaders:
+                continue
+            if lookup.leaderless:
                 lookup.leaderless = False
                 lookup.backoff.succeeded()
+            leader = self.metadata.cluster.leader(lookup.partition)
+            if lookup.asked is not None and leader is not None and lookup.asked.node_id != leader.node_id:
+                lookup.asked = None  # a broker that has frozen would be waited for until the request times out
 
     def _unknown_leader(self, lookup: _OffsetLookup, now: float) -> float:
         """Request metadata for the leader, or end the look-up. Return when to look again."""
@@ -204,8 +224,9 @@ class ListOffsetsManager:
 
     def _request(self, node_id: int, lookups: list[_OffsetLookup], now: float) -> UnsentRequest:
         topics: dict[str, list[ListOffsetsPartition]] = defaultdict(list)
+        asked = _Asked(node_id)
         for lookup in lookups:
-            lookup.in_flight = True
+            lookup.asked = asked
             leader = self.metadata.cluster.leader(lookup.partition)
             epoch = leader.epoch if leader is not None and leader.epoch is not None else -1
             topics[lookup.partition.topic].append(
@@ -222,14 +243,15 @@ class ListOffsetsManager:
         return UnsentRequest(
             message=request,
             node_id=node_id,
-            on_done=self._late.watch(lambda outcome, at: self._answered(lookups, outcome, at), now),
+            on_done=self._late.watch(lambda outcome, at: self._answered(asked, lookups, outcome, at), now),
             expires_at=now + timeout_ms / 1000,
-            withdrawn=lambda: not any(lookup.wanted() for lookup in lookups),
+            withdrawn=lambda: not any(lookup.asked is asked and lookup.wanted() for lookup in lookups),
         )
 
-    def _answered(self, lookups: list[_OffsetLookup], outcome: object, now: float) -> None:
+    def _answered(self, asked: _Asked, lookups: list[_OffsetLookup], outcome: object, now: float) -> None:
+        lookups = [lookup for lookup in lookups if lookup.asked is asked]  # the others ask the next leader by now
         for lookup in lookups:
-            lookup.in_flight = False
+            lookup.asked = None
         if isinstance(outcome, RequestWithdrawnError):
             return  # what is wanted again by now is asked for again
         answers: dict[TopicPartition, ListOffsetsPartitionResponse] = {}

@@ -19,6 +19,8 @@ class Failing(NamedTuple):
     error: KafkaError | None
     since: float
     last: float
+    unwanted_since: float | None = None
+    """When ``lapse`` first found that nobody wants it any more; ``None``: somebody does, or it was not asked."""
 
 
 @define(eq=False)
@@ -38,6 +40,25 @@ class PartitionOutage:
         """Forget partitions that left: ``Unassigned`` has ended their outages."""
         if any(partition not in assigned for partition in self.failing):
             self.failing = {partition: failing for partition, failing in self.failing.items() if partition in assigned}
+
+    def lapse(self, wanted: Collection[TopicPartition], now: float) -> float:
+        """End outages of what nobody has wanted for ``patience``. Return when to look again.
+
+        Not at once: calls that end at their deadlines and are made again, every few minutes, are one outage. Nor is the time of the
+        last failure of use: what is wanted may wait for a leader for long without another one.
+        """
+        self.failing = self.failing | {
+            partition: failing._replace(unwanted_since=None if partition in wanted else now)
+            for partition, failing in self.failing.items()
+            if (partition in wanted) is (failing.unwanted_since is not None)
+        }
+        unwanted = ((partition, failing.unwanted_since) for partition, failing in self.failing.items())
+        due = {partition: since + self.patience for partition, since in unwanted if since is not None}
+        over = frozenset(partition for partition, due_at in due.items() if due_at <= now)
+        if over:
+            self.failing = {partition: failing for partition, failing in self.failing.items() if partition not in over}
+            self.trace(Recovered(now=now, outage=self.name, subject="fetch", partitions=over, needed=False))
+        return min((due_at for due_at in due.values() if due_at > now), default=inf)
 
     def report(
         self,
@@ -67,9 +88,9 @@ class PartitionOutage:
     def lasting(self, now: float) -> dict[TopicPartition, KafkaError]:
         """Return those whose attempts have failed for longer than an election takes, and are still made."""
         return {
-            partition: error
-            for partition, (error, since, last) in self.failing.items()
-            if error is not None and last - since >= LASTING and now - last <= self.patience
+            partition: failing.error
+            for partition, failing in self.failing.items()
+            if failing.error is not None and failing.last - failing.since >= LASTING and now - failing.last <= self.patience
         }
 
     def told(self, partitions: Collection[TopicPartition], now: float) -> None:

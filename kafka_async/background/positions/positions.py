@@ -73,8 +73,9 @@ class PositionsManager:
     stored: StoredOffsets | None = field(default=None, repr=False)
     """Gives a new partition its first position; ``None`` without a group, for which nothing is stored."""
     _todo: set[TopicPartition] = field(factory=set, init=False)
-    _busy: dict[TopicPartition, tuple[PartitionState, FetchState]] = field(factory=dict, init=False)
-    """The requests under way, and the state they belong to: a reset does not wait for a validation that hangs."""
+    _busy: dict[TopicPartition, tuple[PartitionState, FetchState, Leader | None]] = field(factory=dict, init=False)
+    """The requests under way, the state they belong to, and, of a check, whom it asks: neither a reset nor a check at another
+    leader waits for a check that hangs."""
     _waiting: list[tuple[Call[Mapping[TopicPartition, PositionFound]], frozenset[TopicPartition]]] = field(factory=list, init=False)
     _outage: PartitionOutage = field(init=False)
     """Of partitions whose last check failed."""
@@ -202,7 +203,7 @@ class PositionsManager:
             self._outage.report((), filter(self._needs_no_check, self._todo), now)
         for partition in tuple(self._todo):
             entry = self.subscription.get(partition)
-            if entry is None or entry.state not in _WORK or self._busy.get(partition) == (entry, entry.state):
+            if entry is None or entry.state not in _WORK or self._is_under_way(entry):
                 self._todo.discard(partition)
             elif entry.retry_at > now:
                 wake_at = min(wake_at, entry.retry_at)
@@ -213,6 +214,12 @@ class PositionsManager:
         self._answer_waiting()
         requests = tuple(self._check(node_id, entries, now) for node_id, entries in checks.items())
         return Poll(requests, min(wake_at, self._late.ask(now)))
+
+    def _is_under_way(self, entry: PartitionState) -> bool:
+        """Whether what the partition waits for has been asked for already; a check: at the present leader."""
+        is_check = entry.state is FetchState.AWAIT_VALIDATION
+        leader = self.metadata.cluster.leader(entry.partition) if is_check else None
+        return self._busy.get(entry.partition) == (entry, entry.state, leader)
 
     def _needs_no_check(self, partition: TopicPartition) -> bool:
         """Whether a partition that is assigned does not wait for a check: it may have got another position meanwhile."""
@@ -243,7 +250,7 @@ class PositionsManager:
         if epoch is None or leader.epoch is None:
             self.subscription.validated(entry, leader.epoch)
         else:
-            self._busy[entry.partition] = (entry, entry.state)
+            self._busy[entry.partition] = (entry, entry.state, leader)
             checks[leader.node_id].append((entry, leader))
         return True
 
@@ -285,7 +292,7 @@ class PositionsManager:
             text = f"no offset is stored for {entry.partition} and auto_offset_reset is 'none'"
             self._halt(entry, NoOffsetForPartitionError(text, partitions=(entry.partition,)))
             return
-        self._busy[entry.partition] = (entry, entry.state)
+        self._busy[entry.partition] = (entry, entry.state, None)
         topic_id = self.metadata.cluster.incarnations.last(entry.partition.topic)
         if strategy in _ENDS:
             answered = partial(self._reset_answered, entry, strategy, topic_id)
@@ -313,7 +320,7 @@ class PositionsManager:
     def _still(self, entry: PartitionState, state: FetchState) -> bool:
         """Whether the partition is still the same assignment in the same state; else an answer comes too late."""
         still = self.subscription.get(entry.partition) is entry and entry.state is state
-        if not still and self._busy.get(entry.partition) == (entry, state):
+        if not still and self._busy.get(entry.partition, ())[:2] == (entry, state):
             del self._busy[entry.partition]
             self._todo.add(entry.partition)
         return still
@@ -382,7 +389,7 @@ class PositionsManager:
         failed: dict[type | None, tuple[KafkaError | None, set[TopicPartition]]] = {}
         well: set[TopicPartition] = set()
         for entry, leader in entries:
-            if self._busy.get(entry.partition) == (entry, FetchState.AWAIT_VALIDATION):
+            if self._busy.get(entry.partition) == (entry, FetchState.AWAIT_VALIDATION, leader):
                 del self._busy[entry.partition]
             self._todo.add(entry.partition)
             if not self._still(entry, FetchState.AWAIT_VALIDATION) or entry.position is not positions[entry.partition]:

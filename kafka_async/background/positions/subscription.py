@@ -97,7 +97,7 @@ class Setbacks:
     resets: int = 0
     """Times that the position was found outside the log."""
     redirected: bool = False
-    """A broker named another replica to read from, and no record came since."""
+    """A broker named another replica to read from, and neither that one has answered since nor has a record come."""
     doubted_at: float | None = None
     """When a broker said for the first time that the log does not hold the position."""
 
@@ -308,6 +308,10 @@ class SubscriptionState:
     def count_redirection(self, entry: PartitionState) -> None:
         """A broker named another replica."""
         entry.setbacks.redirected = True
+
+    def end_redirection(self, entry: PartitionState) -> None:
+        """The replica that was named serves the partition."""
+        entry.setbacks.redirected = False
 
     def delay(self, entry: PartitionState, until: float) -> None:
         """Leave the partition alone until then; an error sent it here."""

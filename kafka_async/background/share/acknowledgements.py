@@ -237,13 +237,24 @@ class Acknowledgements:
                     taken[partition] = portion
         return list(taken.values())
 
-    def drop(self, partition: TopicPartition, error: KafkaError, now: float) -> None:
-        """The broker cannot answer for this partition any more."""
-        mine = [portion for portion in self.portions if portion.partition == partition]
-        self._fresh = {key: portion for key, portion in self._fresh.items() if key[0] != partition}
-        self._again = deque(portion for portion in self._again if portion.partition != partition)
-        for portion in mine:
-            self.settle(portion, error, now)
+    def drop(self, why: Callable[[AcknowledgementPortion], KafkaError | None], now: float) -> None:
+        """Settle those for which the broker cannot answer any more. ``why``: returns the reason, ``None`` if it still can."""
+        fresh, again, dropped = (
+            dict(self._fresh),
+            deque[AcknowledgementPortion](),
+            list[tuple[AcknowledgementPortion, KafkaError]](),
+        )
+        for portion in self._again:
+            if (error := why(portion)) is None:
+                again.append(portion)
+            else:
+                dropped.append((portion, error))
+        for key, portion in self._fresh.items():
+            if (error := why(portion)) is not None:
+                dropped.append((fresh.pop(key), error))
+        self._fresh, self._again = fresh, again
+        for portion, error in dropped:
+            self.settle(portion, _doubted(portion, error), now)
 
     def supersede(self, partition: TopicPartition, ranges: Sequence[AcquiredRecords], error: KafkaError, now: float) -> None:
         """These offsets are locked for us again: acknowledgements under the former locks must not affect the new ones."""

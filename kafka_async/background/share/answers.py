@@ -1,6 +1,6 @@
 """What the answers of brokers mean for records, locks and acknowledgements (KIP-932)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from math import inf
 from typing import Final
@@ -32,6 +32,7 @@ from ..boundary import Exchange
 from ..cluster.cluster_view import Leader
 from ..fetch.placement import Placement
 from ..loop.request_manager import retry_delay
+from ..positions.partition_outage import PartitionOutage
 from .acknowledgements import AcknowledgementPortion, Entry
 from .closing import Closing
 from .locks import Lock, Locks, PartitionLocks
@@ -61,6 +62,11 @@ class ShareAnswers:
     trace: Listener = field(repr=False)
     _numbers: int = field(default=0, init=False)
     """Of the last delivery."""
+    _outage: PartitionOutage = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        patience = max(self.config.request_timeout_ms / 2000, 2 * self.config.retry_backoff_max)
+        self._outage = PartitionOutage(self.trace, "reading", "cannot be fetched at the moment; trying again", patience)
 
     def answered(self, broker: ShareBroker, sent: SentRequest, outcome: object, now: float) -> None:
         broker.in_flight = broker.expected = None
@@ -89,10 +95,7 @@ class ShareAnswers:
                 for topic_id, part in parts
             }
             self._settle(broker, sent, codes, now)
-            for topic_id, part in parts:
-                partition = sent.names.get((topic_id, part.partition_index))
-                if partition is not None:
-                    self._read(broker, partition, topic_id, part, sent, endpoints, now)
+            self._read_all(broker, parts, sent, endpoints, now)
             return
         if sent.closes:
             broker.session.reset()
@@ -141,8 +144,8 @@ class ShareAnswers:
                 broker.acknowledgements.answered(portion, error, now)
             else:
                 self._once_more(broker, portion, error, locks_gone=locks_gone)
-        if locks_gone and not final:
-            self._lose_all(broker, error, now)
+        if locks_gone:  # also if the login to a new connection was refused: the former one had ended
+            self._lose_all(broker, error, now, releases=not final)  # a release that nobody takes would hold up every flush
         if final:
             broker.backoff.retry_at = now + self.config.retry_backoff_max
             if isinstance(error, UnsupportedVersionError):
@@ -163,30 +166,55 @@ class ShareAnswers:
         else:
             broker.acknowledgements.unanswered(portion, error, locks_gone=locks_gone)
 
-    def _lose_all(self, broker: ShareBroker, error: KafkaError, now: float) -> None:
-        """The connection is gone, and with it every lock. Those left are released, in case the broker has not noticed."""
+    def _lose_all(self, broker: ShareBroker, error: KafkaError, now: float, *, releases: bool) -> None:
+        """The connection is gone, and with it every lock. ``releases``: release those left, in case the broker has not noticed."""
         broker.acknowledgements.disconnected(error)
         for partition in self.locks.given_by(broker.node_id):
             held = self.locks.partitions[partition]
             left = {offset: (AcknowledgeType.RELEASE, None) for offset, lock in held.by_offset.items() if not lock.acknowledged}
             self._lose(partition, _session_lost(partition, error))
-            if left:
+            if left and releases:
                 broker.acknowledgements.add(partition, held.topic_id, left, now)
 
-    def give_up_former(self, partition: TopicPartition, topic_id: UUID, node_id: int, now: float) -> None:
-        """This broker leads the partition, of this topic: locks of another one are gone, and are not handed on (KIP-932)."""
-        held = self.locks.partitions.get(partition)
-        if held is None or (held.topic_id, held.node_id) == (topic_id, node_id):
-            return
-        error: KafkaError
-        if held.topic_id != topic_id:
-            error = UnknownTopicIdError(f"{partition}: the topic was deleted, and another one has its name now")
-        else:
-            error = NotLeaderOrFollowerError(f"{partition}: the partition moved to another broker")
-        if self._lose(partition, error):
-            text, which = "locks are gone, so others get the records", frozenset((partition,))
-            self.trace(Fault(now=now, text=text, error=error, subject="fetch", partitions=which))
-        self.placement.broker(held.node_id).acknowledgements.drop(partition, error, now)
+    def give_up_former(self, moved: Collection[TopicPartition], now: float) -> None:
+        """Other brokers lead these partitions now, or other topics have them: former locks are gone, not handed on (KIP-932)."""
+        for partition in moved:
+            held = self.locks.partitions.get(partition)
+            if held is None or (error := self._moved(partition, held.topic_id, held.node_id)) is None:
+                continue
+            if self._lose(partition, error):
+                text, which = "locks are gone, so others get the records", frozenset((partition,))
+                self.trace(Fault(now=now, text=text, error=error, subject="fetch", partitions=which))
+        # Also where no lock is left: with the connection to a broker that crashed went its locks, and what was to be sent waits.
+        for broker in self.placement.brokers.values():
+
+            def why(portion: AcknowledgementPortion, node_id: int = broker.node_id) -> KafkaError | None:
+                return self._moved(portion.partition, portion.topic_id, node_id) if portion.partition in moved else None
+
+            if broker.acknowledgements:
+                broker.acknowledgements.drop(why, now)
+
+    def has_left(self, broker: ShareBroker, now: float) -> None:
+        """The broker is not in the cluster: it answers nothing about partitions that others lead now, or that are not ours.
+
+        What is in flight to it as a partition moves comes back later, once the request has failed.
+        """
+
+        def why(portion: AcknowledgementPortion) -> KafkaError | None:
+            if portion.partition in self.assigned:  # without a leader, one waits: the broker may come back as the leader
+                return self._moved(portion.partition, portion.topic_id, broker.node_id)
+            return NotLeaderOrFollowerError(f"{portion.partition}: the broker that locked the records has left the cluster")
+
+        broker.acknowledgements.drop(why, now)
+
+    def _moved(self, partition: TopicPartition, topic_id: UUID, node_id: int) -> KafkaError | None:
+        """Return why a broker can have no locks on an assigned partition, of this topic, any more; ``None`` if it may have some."""
+        assigned = self.assigned[partition]
+        if assigned.topic_id != topic_id:
+            return UnknownTopicIdError(f"{partition}: the topic was deleted, and another one has its name now")
+        if not assigned.is_read_at(topic_id, node_id):
+            return NotLeaderOrFollowerError(f"{partition}: the partition moved to another broker")
+        return None
 
     def _lose(self, partition: TopicPartition, error: KafkaError) -> bool:
         """The locks on a partition's records are gone. Return whether there were any on records that are not acknowledged."""
@@ -198,6 +226,45 @@ class ShareAnswers:
 
     # --- records ---------------------------------------------------------------------------------------------------------------
 
+    def _read_all(
+        self,
+        broker: ShareBroker,
+        parts: list[tuple[UUID | None, SharePartitionData]],
+        sent: SentRequest,
+        endpoints: Mapping[int, Node],
+        now: float,
+    ) -> None:
+        failed: list[tuple[KafkaError, tuple[TopicPartition]]] = []
+        well, named = set[TopicPartition](), set[TopicPartition]()
+        for topic_id, part in parts:
+            partition = sent.names.get((topic_id, part.partition_index))
+            if partition is None:
+                continue
+            named.add(partition)
+            if not part.error_code:
+                well.add(partition)
+                self._read(broker, partition, topic_id, part, sent, now)
+            elif (error := self._partition_failed(partition, part, endpoints, now)) is not None:
+                failed.append((error, (partition,)))
+        if failed or self._outage.failing:
+            # A broker leaves out a partition that has nothing for us, and one of which it cannot tell yet, such as while its state
+            # loads, which fails again and again. A refusal comes at once: without it, access was given back.
+            for partition, (reason, *_) in self._outage.failing.items():
+                assigned = self.assigned.get(partition)
+                was_asked = assigned is not None and broker.session.includes(partition, assigned.topic_id)
+                if was_asked and partition not in named and not _passes(reason):
+                    well.add(partition)
+            self._outage.report(failed, well, now, sent.at)
+            self.show_refused(now)
+
+    def show_refused(self, now: float) -> None:
+        """Keep what the application sees of partitions that fail: what is refused, and what has lasted longer than an election."""
+        if self._outage.failing or self.exchange.handler.refused:
+            self._outage.keep(self.assigned)
+            failing = self._outage.failing.items()
+            refused = {tp: error for tp, (error, *_) in failing if error is not None and not _passes(error)}
+            self.exchange.handler.refused = refused | self._outage.lasting(now)
+
     def _read(
         self,
         broker: ShareBroker,
@@ -205,17 +272,11 @@ class ShareAnswers:
         topic_id: UUID | None,
         part: SharePartitionData,
         sent: SentRequest,
-        endpoints: Mapping[int, Node],
         now: float,
     ) -> None:
         assigned = self.assigned.get(partition)
-        if part.error_code:
-            if assigned is not None:
-                self._partition_failed(partition, assigned, part, endpoints, now)
-            return
-        if assigned is not None and assigned.failures:
+        if assigned is not None:
             assigned.failures = 0
-            self.trace(Recovered(now=now, outage="reading", subject="fetch", partitions=frozenset((partition,))))
         if not part.acquired_records or topic_id is None:
             return
         if assigned is not None and not assigned.is_read_at(topic_id, broker.node_id):
@@ -273,34 +334,31 @@ class ShareAnswers:
     def _partition_failed(
         self,
         partition: TopicPartition,
-        assigned: AssignedPartition,
         part: SharePartitionData,
         endpoints: Mapping[int, Node],
         now: float,
-    ) -> None:
+    ) -> KafkaError | None:
+        """Return the error, unless the partition is not ours any more, or another broker is to be asked."""
+        assigned = self.assigned.get(partition)
+        if assigned is None:
+            return None
         text = f"{partition}: {part.error_message or for_code(part.error_code).description}"
         # With the topic: no access is then one error, and not one for each partition, some read long after access was given back.
         error = for_code(part.error_code, text, topic=partition.topic)
         hint = part.current_leader
         epoch = hint.leader_epoch if hint.leader_epoch >= 0 else None
         if hint.leader_id >= 0 and self.placement.metadata.update_leader(partition, Leader(hint.leader_id, epoch), endpoints, now):
-            return
+            return None
         # A retry must neither spin nor go unreported.
         assigned.retry_at = now + retry_delay(self.config, assigned.failures)
         assigned.failures += 1
         self.placement.changed.add(partition)
         if error.invalid_metadata:
             self.placement.metadata.request_update(now)
-        # The share coordinator says GROUP_ID_NOT_FOUND while a partition loads its state (``SharePartition.fetchPersisterError``).
-        passes = (error.retriable and not isinstance(error, CorruptRecordException)) or isinstance(
-            error, UnknownError | GroupIdNotFound
-        )
-        if not passes:
+        if not _passes(error):
             assigned.retry_at = now + self.config.retry_backoff_max
             self.exchange.handler.publish_error(error)
-        else:
-            text, which = "cannot be fetched at the moment; trying again", frozenset((partition,))
-            self.trace(Fault(now=now, text=text, error=error, subject="fetch", outage="reading", partitions=which))
+        return error
 
     # --- results of acknowledgements -------------------------------------------------------------------------------------------
 
@@ -350,6 +408,14 @@ def _error_of(outcome: object, group: str | None) -> KafkaError:
     if isinstance(outcome, ShareFetchResponse | ShareAcknowledgeResponse):
         return for_code(outcome.error_code, outcome.error_message, group=group)
     return outcome if isinstance(outcome, KafkaError) else MalformedResponseError(f"answered with {type(outcome).__name__}")
+
+
+def _passes(error: KafkaError | None) -> bool:
+    """Whether an error of a partition is a moment of the cluster's life, such as an election; else it is a refusal."""
+    # The share coordinator says GROUP_ID_NOT_FOUND while a partition loads its state (``SharePartition.fetchPersisterError``).
+    return isinstance(error, UnknownError | GroupIdNotFound) or (
+        error is not None and error.retriable and not isinstance(error, CorruptRecordException)
+    )
 
 
 def _session_lost(partition: TopicPartition, cause: KafkaError) -> KafkaError:

@@ -107,6 +107,7 @@ class ShareFetchManager:
         left = frozenset(tp for tp, assigned in self._assigned.items() if partitions.get(tp) != assigned.topic_id)
         for partition in left:
             del self._assigned[partition]
+        self._answers.show_refused(now)  # before one of them comes back, as a partition of another topic of the name
         new = partitions.keys() - self._assigned.keys()
         for partition in new:
             self._assigned[partition] = AssignedPartition(partitions[partition])
@@ -199,6 +200,7 @@ class ShareFetchManager:
 
     def poll(self, now: float) -> Poll:
         """Return the requests that may go out now. The orders were taken before."""
+        self._answers.show_refused(now)
         wake_at = min(self._requests.place(now), self._give_back(now))
         self._release(now, now if self.closing is ClosingState.OPEN else inf)
         self._renew(now)

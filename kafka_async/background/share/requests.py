@@ -22,6 +22,7 @@ from ..loop.request_manager import NEVER, Poll
 from .acknowledgements import AcknowledgementPortion
 from .answers import ShareAnswers
 from .closing import Closing, ClosingState
+from .orders import AcknowledgeType
 from .read_ahead import ReadAhead
 from .session import FINAL_EPOCH
 from .share_broker import AssignedPartition, SentRequest, ShareBroker
@@ -53,18 +54,20 @@ class ShareRequests:
         placement = self.placement
         if placement.collect(now):
             placement.changed.update(self.assigned)
-        for partition in placement.changed:
-            self._place(partition, now)
+        moved = {partition for partition in placement.changed if self._place(partition, now)}
         placement.changed.clear()
+        if moved:
+            self.answers.give_up_former(moved, now)
         return placement.timers.next
 
-    def _place(self, partition: TopicPartition, now: float) -> None:
+    def _place(self, partition: TopicPartition, now: float) -> bool:
+        """Return whether another broker leads it than before, or perhaps, if it has just been assigned."""
         assigned, placement = self.assigned.get(partition), self.placement
         leader = placement.leader(partition, now) if assigned is not None else None
         if assigned is None or leader is None:
             placement.put(partition, None)
-            return
-        self.answers.give_up_former(partition, assigned.topic_id, leader.node_id, now)
+            return False
+        moved = assigned.node_id != leader.node_id
         if assigned.node_id not in (None, leader.node_id):
             assigned.retry_at = 0.0
         assigned.node_id = leader.node_id
@@ -73,6 +76,7 @@ class ShareRequests:
             placement.put(partition, None)
         else:
             placement.put(partition, leader.node_id, assigned.topic_id)
+        return moved
 
     # --- what a broker gets next -----------------------------------------------------------------------------------------------
 
@@ -109,14 +113,17 @@ class ShareRequests:
         if not (fetches or closes or due_at < inf):
             return None, NEVER  # a read call wakes us
         if broker.node_id not in metadata.cluster.nodes:  # a request would only be refused
+            if metadata.cluster.nodes:  # without any, all of them are being looked for anew
+                self.answers.has_left(broker, now)
             if closes:
                 session.reset()  # it has left the cluster, and ends with its connection
-            else:
+            elif fetches or acknowledgements:
                 metadata.need_leader(now)
             return None, NEVER
         if not broker.backoff.ready(now):
             return None, broker.backoff.retry_at
         if closes:  # with what other tasks have acknowledged meanwhile
+            self._release_others(broker, now)
             return self._send_acknowledgements(broker, acknowledgements.take(now, renewal=False), now, closes=True), NEVER
         if not session.is_open:
             return (self._open(broker, fetches=fetches, now=now), NEVER) if fetches or due_at <= now else (None, due_at)
@@ -126,6 +133,23 @@ class ShareRequests:
         if broker.renewed:
             return self._send_acknowledgements(broker, acknowledgements.take(now, renewal=True), now), NEVER
         return self._fetch_or_acknowledge(broker, fetches=fetches, due_at=due_at, now=now)
+
+    def _release_others(self, broker: ShareBroker, now: float) -> None:
+        """Release the records of partitions that have left the session, such as those that other members read now.
+
+        A broker releases what is locked for us in the partitions of the session that ends, and nothing else.
+        """
+        locks = self.answers.locks
+        for partition in locks.given_by(broker.node_id):
+            held = locks.partitions[partition]
+            if broker.session.includes(partition, held.topic_id):
+                continue
+            # A broker refuses all of a partition's acknowledgements if one lock has ended.
+            left = {offset: lock for offset, lock in held.by_offset.items() if not lock.acknowledged and lock.deadline > now}
+            if left:
+                released = dict.fromkeys(left, (AcknowledgeType.RELEASE, None))
+                broker.acknowledgements.add(partition, held.topic_id, released, now)
+                locks.remove(partition, left)
 
     def _fetch_or_acknowledge(
         self, broker: ShareBroker, *, fetches: bool, due_at: float, now: float

@@ -36,6 +36,10 @@ class ShareSession:
         """The broker knows the session, as far as we know."""
         return self.epoch != INITIAL_EPOCH
 
+    def includes(self, partition: TopicPartition, topic_id: UUID) -> bool:
+        """Whether the broker has this partition of this topic in the session."""
+        return self._registered.get(partition) == topic_id
+
     def want(self, partition: TopicPartition, topic_id: UUID | None) -> None:
         """Read a partition of this topic from the next request on; ``None``: not at all."""
         if topic_id is None:

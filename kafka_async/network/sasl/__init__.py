@@ -8,6 +8,7 @@
     tokens.py          where tokens come from: providers, and keeping a token for most of its life
     oidc.py, msk.py    tokens from an OpenID Connect provider (KIP-768), tokens for Amazon MSK
     gssapi.py          GSSAPI (RFC 4752); kerberos.py calls libkrb5
+    threads.py         threads for what logins wait for
     factory.py         which mechanism the options ask for
 
 A mechanism is pure: it gets bytes and returns bytes, and hands out as ``PendingWork`` what takes time. The files of providers,

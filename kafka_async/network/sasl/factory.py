@@ -7,9 +7,8 @@ import base64
 import secrets
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
-
-import anyio.to_thread
 
 from ...config import ConsumerConfig
 from ...model import Node
@@ -23,6 +22,7 @@ from .oauthbearer import OAuthBearer
 from .oidc import OidcTokenProvider
 from .plain import Plain
 from .scram import Scram, salted_password
+from .threads import on_thread
 from .tokens import bearers
 
 _NONCE_BYTES: Final = 24
@@ -138,7 +138,7 @@ class SaltedPasswords:
         known = self._known.get((salt, iterations))
         if known is not None:
             return known
-        return await anyio.to_thread.run_sync(self._derive, salt, iterations, abandon_on_cancel=True)
+        return await on_thread(partial(self._derive, salt, iterations))
 
     def _derive(self, salt: bytes, iterations: int) -> bytes:
         with self._lock:  # several connections open at once and want the same key

@@ -4,20 +4,28 @@ Making a token may ask a KDC and wait for it, so it runs in a thread. RFC 2743, 
 """
 
 from collections.abc import Callable
+from functools import cache
+from itertools import count
 from typing import Any, Final, TypeVar
-
-import anyio.to_thread
 
 from ...config import ConsumerConfig
 from ...errors import AuthenticationFailedError, KafkaConnectionError, KafkaError
 from ...model import Node
 from .conversation import shown
 from .gssapi import SecurityContext
+from .threads import on_thread
 
 _T = TypeVar("_T")
 
 _PASSING: Final = frozenset((2**32 - 1765328228, 2**32 - 1765328164))
 """Codes of libkrb5, as unsigned numbers, of temporary failures: no KDC was reached, the name of a KDC was not resolved."""
+_NUMBERS: Final = count()
+"""Tell the tickets of one client from those of another."""
+
+
+@cache
+def _number_of(principal: str, keytab: str) -> int:
+    return next(_NUMBERS)
 
 
 def contexts(config: ConsumerConfig, library: Any = None) -> Callable[[Node], SecurityContext]:
@@ -55,8 +63,13 @@ class _Credentials:
         # libkrb5 looks for other tickets if it cannot read a keytab, and then reports that it found none.
         self.detail = f" with the keytab {keytab!r}" if keytab else ""
         """What errors add."""
-        # With a keytab the tickets live in memory, under a name of their own; libkrb5 gets new ones before they end.
-        self._store = {"client_keytab": f"FILE:{keytab}", "ccache": f"MEMORY:kafka_async-{id(self)}"} if keytab else None
+        self._store: dict[str, str] | None = None
+        if keytab:
+            # The tickets live in memory, under a name of their own; libkrb5 gets new ones before they end. It keeps them as long as
+            # the process lives, and whoever comes with that name again is their principal, whatever its keytab says. So no name
+            # comes twice, but for a principal that comes again: else each consumer would leave tickets behind.
+            number = _number_of(principal, keytab) if principal else next(_NUMBERS)
+            self._store = {"client_keytab": f"FILE:{keytab}", "ccache": f"MEMORY:kafka_async-{number}"}
 
     def acquire(self) -> Any:
         """Return the credentials; ``None`` means the process's own. May ask a KDC."""
@@ -77,7 +90,7 @@ class KerberosContext:
 
     async def step(self, token: bytes | None) -> bytes:
         """See ``SecurityContext``."""
-        return await anyio.to_thread.run_sync(self._call, lambda: self._step(token), abandon_on_cancel=True)
+        return await on_thread(lambda: self._call(lambda: self._step(token)))
 
     @property
     def complete(self) -> bool:

@@ -9,10 +9,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-import anyio.to_thread
-
 from ...errors import AuthenticationFailedError, KafkaConnectionError, said
 from .conversation import shown
+from .threads import on_thread
 from .tokens import CachingTokenProvider, Token
 
 _REGION: Final = re.compile(r"[a-z0-9-]+")
@@ -48,7 +47,7 @@ class MskTokenProvider(CachingTokenProvider):
         So it does, with AWS's reason, for all else that the signer raises, such as a role that cannot be assumed now.
         """
         try:
-            value, expires_at_ms = await anyio.to_thread.run_sync(self._sign, abandon_on_cancel=True)
+            value, expires_at_ms = await on_thread(self._sign)
         except (AttributeError, ValueError) as error:  # what the signer raises for credentials that are None or empty
             kind = KafkaConnectionError if self._had_credentials else AuthenticationFailedError
             raise kind(f"Amazon MSK in {self._region}: no AWS credentials were found") from error

@@ -19,7 +19,6 @@ from typing import Any, Final
 from urllib.parse import quote_plus, urlsplit, urlunsplit
 
 import anyio
-import anyio.to_thread
 
 from ...config import endpoint_fault
 from ...config.words import GrantType
@@ -29,6 +28,7 @@ from ..tls import trusting_context
 from .conversation import shown
 from .jwt import expiry
 from .oauthbearer import TOKEN, extension_fault
+from .threads import on_thread
 from .tokens import CachingTokenProvider, Token
 
 LONGEST_ANSWER: Final = 256 * 1024
@@ -164,7 +164,7 @@ class OidcTokenProvider(CachingTokenProvider):
         if make is None:
             return ""
         try:
-            made = make() if inspect.iscoroutinefunction(make) else await anyio.to_thread.run_sync(make, abandon_on_cancel=True)
+            made = make() if inspect.iscoroutinefunction(make) else await on_thread(make)
             assertion = await made if inspect.isawaitable(made) else made
         except KafkaError:
             raise

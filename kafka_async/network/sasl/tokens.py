@@ -13,12 +13,12 @@ from copy import copy
 from typing import Any, Final
 
 import anyio
-import anyio.to_thread
 from anyio.lowlevel import RunVar
 
 from ...errors import KafkaConnectionError, KafkaError
 from ...values import field, frozen
 from .oauthbearer import Bearer
+from .threads import MOST_CALLS, on_thread
 
 _log = logging.getLogger("kafka_async")
 
@@ -32,9 +32,6 @@ LEAST_LEFT: Final = 10.0
 """Seconds that a token must be valid still to take the place of one that could not be fetched: the broker's clock may differ."""
 PATIENCE: Final = 3.0
 """Seconds in which a new token must come if there is one that is still valid. A login has 10 in all."""
-
-MOST_CALLS: Final = 64
-"""Calls of a plain ``token`` that run at once. One that never returns keeps its thread, and each attempt to connect is another."""
 
 
 class AbstractTokenProvider(ABC):
@@ -63,6 +60,7 @@ def bearers(provider: Any) -> Callable[[], Awaitable[Bearer]]:
     """
     token = getattr(provider, "token", provider)
     extensions = getattr(provider, "extensions", dict)
+    # One that never returns keeps its thread, though nobody waits for it, and each attempt to connect is another.
     calls = threading.Semaphore(MOST_CALLS)
 
     def call() -> Any:
@@ -75,7 +73,7 @@ def bearers(provider: Any) -> Callable[[], Awaitable[Bearer]]:
 
     async def fetch() -> Bearer:
         try:
-            value = token() if inspect.iscoroutinefunction(token) else await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
+            value = token() if inspect.iscoroutinefunction(token) else await on_thread(call)
             value, more = await _result(value), await _result(extensions())
         except KafkaError:
             raise

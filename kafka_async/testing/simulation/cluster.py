@@ -53,7 +53,10 @@ class FakeTopic:
     internal: bool = False
     settings: TopicSettings = field(factory=TopicSettings)
     error: int = 0
-    """What Metadata, Fetch and ListOffsets answer for it instead of serving it, such as 29 (no access)."""
+    """What Metadata, Fetch, ListOffsets and OffsetCommit answer for it instead of serving it, such as 29 (no access).
+
+    OffsetFetch answers 29 as well, and answers about all topics leave out those that have it.
+    """
 
 
 @define(eq=False, kw_only=True, repr=False)
@@ -168,7 +171,8 @@ class FakeCluster:
         """Delete the topic and create it again: empty, with a new id."""
         before = self.topics[name]
         self.delete_topic(name)
-        self.create_topic(name, len(before.partitions), config=before.settings.given)
+        copies = len(before.partitions[0].replicas)
+        self.create_topic(name, len(before.partitions), replicas=copies, config=before.settings.given)
 
     def partition(self, tp: TopicPartition) -> FakePartition:
         return self.topics[tp.topic].partitions[tp.partition]

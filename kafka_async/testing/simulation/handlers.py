@@ -42,7 +42,7 @@ from .admin import (
     is_topic_name,
 )
 from .broker import FakeBroker
-from .groups.registry import find_coordinator
+from .groups.registry import TOPIC_FORBIDDEN, find_coordinator
 from .sessions import fetch
 from .versions import KAFKA_4_4
 from .waking import Answering
@@ -87,7 +87,9 @@ def api_versions(broker: FakeBroker, request: ApiVersionsRequest, version: int, 
 def metadata(broker: FakeBroker, request: MetadataRequest, version: int, error: int) -> MetadataResponse:
     """``error`` above 0 applies to every topic asked for, REBOOTSTRAP_REQUIRED to the whole answer."""
     cluster = broker.cluster
-    names = [MetadataRequestTopic(name=name) for name in sorted(cluster.topics)] if request.topics is None else request.topics
+    # Of all topics, brokers leave out those that the client may not see; they refuse only what is asked for by name.
+    seen = (MetadataRequestTopic(name=name) for name in sorted(cluster.topics) if cluster.topics[name].error != TOPIC_FORBIDDEN)
+    names = seen if request.topics is None else request.topics
     return MetadataResponse(
         error_code=error if error == REBOOTSTRAP_REQUIRED else 0,
         brokers=tuple(

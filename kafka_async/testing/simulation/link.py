@@ -295,6 +295,7 @@ class PushLine:
 
     def _close(self) -> None:
         self.closed = True
+        self._receiver = None  # with it goes the client's whole background, which a broker may outlive
         self._rest()
         self.server.hung_up(self)
 
@@ -385,15 +386,16 @@ class FakeNetwork:
 
     network: SimulatedNetwork
     transports: list[PushLine | PullLine] = field(factory=list)
-    attempts: list[tuple[float, str]] = field(factory=list)
-    """Connection attempts: when, and to which host."""
+    """Those that are open, and those that have ended since the last one began."""
+    attempts: int = 0
+    """How often a client has tried to connect."""
     random: Random | None = None
     """Decides how long answers take, and what is random in clients; ``None``: each takes ``latency``, and clients decide."""
     throttle_ms: int = 0
     """The throttle time in every answer."""
 
     async def __call__(self, host: str, port: int, *, timeout: float, attempt: int) -> PushLine | PullLine:
-        self.attempts.append((anyio.current_time(), host))
+        self.attempts += 1
         await anyio.sleep(self.network.delay())
         server = self.network.server_at(host, port)
         how = "refuse" if server is None else self.network.reach(server.node_id)
@@ -403,7 +405,7 @@ class FakeNetwork:
         if server is None or how == "refuse":
             raise KafkaConnectionError(f"{host}:{port}: Connection refused")
         transport = PushLine(server, self.network) if _on_asyncio() else PullLine(server, self.network)
-        self.transports.append(transport)
+        self.transports[:] = [*(each for each in self.transports if not each.closed), transport]
         return transport
 
     def chance(self) -> Random | None:

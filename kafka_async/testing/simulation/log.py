@@ -125,12 +125,16 @@ class PartitionLog:
         return self.append_bytes(placed(kept, base, epoch), base, base + header.last_offset_delta, epoch, stamps)
 
     def compact(self) -> None:
-        """Keep only the last record of each key, and drop records without a value, like a cleaner that has caught up."""
-        latest = {record.key: offset for offset, record in self._keyed()}
+        """Keep only the last record of each key, and drop records without a value, like a cleaner that has caught up.
+
+        It goes as far as the last stable offset, and drops the records of aborted transactions.
+        """
+        stable = self.last_stable_offset
+        latest = {record.key: offset for offset, record in self._keyed(stable)}
         kept = []
         for batch in self.batches:
             header = read_header(batch.data)
-            if header.attributes & CONTROL:
+            if header.attributes & CONTROL or batch.base_offset >= stable:
                 kept.append(batch)
                 continue
             records = tuple(
@@ -154,9 +158,9 @@ class PartitionLog:
             )
         self.batches = kept
 
-    def _keyed(self) -> Iterator[tuple[int, RecordSpec]]:
-        for batch in self.batches:
-            if not read_header(batch.data).attributes & CONTROL:
+    def _keyed(self, end: int) -> Iterator[tuple[int, RecordSpec]]:
+        for batch in self.between(0, end):
+            if not read_header(batch.data).attributes & CONTROL and not self.is_aborted(batch):
                 yield from ((batch.base_offset + r.delta, r) for r in read_records(batch.data) if r.key is not None)
 
     def retain(self, since: int) -> None:
@@ -197,7 +201,18 @@ class PartitionLog:
         self.batches = [batch for batch in self.batches if batch.last_offset < offset]
         self.end = self.batches[-1].last_offset + 1 if self.batches else min(offset, self.end)
         self.aborted = [entry for entry in self.aborted if entry[2] < self.end]
-        self.open_transactions = {pid: first for pid, first in self.open_transactions.items() if first < self.end}
+        self.open_transactions = self._unfinished()
+
+    def _unfinished(self) -> dict[int, int]:
+        """Return the open transactions as the batches have it: one whose marker was cut off is open again."""
+        found: dict[int, int] = {}
+        for batch in self.batches:
+            header = read_header(batch.data)
+            if header.attributes & CONTROL:
+                found.pop(header.producer_id, None)
+            elif header.attributes & TRANSACTIONAL:
+                found.setdefault(header.producer_id, batch.base_offset)
+        return found
 
     def delete_before(self, offset: int) -> None:
         """Move the log start."""

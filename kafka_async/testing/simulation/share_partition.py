@@ -51,6 +51,7 @@ class Limits(NamedTuple):
     """Seconds."""
     deliveries: int = 5
     locks: int = 2000
+    """Offsets from the first one that is not done to the last one that a member got: done ones between these count as well."""
     committed: bool = False
     """Records of aborted transactions are not delivered."""
     renews: bool = True
@@ -76,12 +77,17 @@ class SharePartition:
     """Locks are not kept: the leader of another epoch knows none."""
     flight: dict[int, InFlightOffset] = field(factory=dict)
     """Offsets from ``start`` on that were delivered at least once."""
+    end: int = field(init=False)
+    """The last offset of the last batch of which a member got records; less than ``start`` if all of it is done."""
     given_up: list[GivenUp] = field(factory=list)
     """What was given up since the list was last taken."""
     _locked: dict[int, InFlightOffset] = field(factory=dict)
     """Those of ``flight`` that a member has: each request looks at their time, and thousands of others may be in flight."""
     _taken: set[int] = field(factory=set)
     """Those of ``flight`` that nobody can get: locked or done."""
+
+    def __attrs_post_init__(self) -> None:
+        self.end = self.start - 1
 
     # --- time ------------------------------------------------------------------------------------------------------------------
 
@@ -114,6 +120,7 @@ class SharePartition:
             self._unlock(offset, each)
             if not each.count:
                 del self.flight[offset]
+        self.end = max(self.flight, default=self.start - 1)
 
     def take_given_up(self) -> list[GivenUp]:
         """Return what was given up, once."""
@@ -141,12 +148,15 @@ class SharePartition:
     def log_moved(self, log: PartitionLog) -> None:
         """Follow the start of the log."""
         if log.start > self.start:
-            self.start = log.start
-            for offset in [offset for offset in self.flight if offset < self.start]:
-                del self.flight[offset]
-                self._locked.pop(offset, None)
-                self._taken.discard(offset)
-            self._advance()
+            self._start_at(log.start)
+
+    def _start_at(self, start: int) -> None:
+        self.start = start
+        for offset in [offset for offset in self.flight if offset < start]:
+            del self.flight[offset]
+            self._locked.pop(offset, None)
+            self._taken.discard(offset)
+        self._advance()
 
     # --- acquiring -------------------------------------------------------------------------------------------------------------
 
@@ -157,32 +167,50 @@ class SharePartition:
         found: list[bytes] = []
         ranges: list[AcquiredRecords] = []
         size, count = 0, 0
-        room = limits.locks - len(self._locked)
+        room = limits.locks - max(0, self.end - self.start + 1)
+        most = min(wanted.records, room) if room > 0 else wanted.records
         for batch in self._readable(log, limits):
+            if count >= most or (room <= 0 and batch.base_offset > self.end):  # without room only what was given back can be had
+                break
             free = [offset for offset in self._offsets(batch) if offset not in self._taken]
-            free = free[: min(room, wanted.records - count if wanted.strict else room)]
+            if wanted.strict:
+                free = free[: most - count]
             if not free:
                 continue
-            if count >= wanted.records or (found and size + len(batch.data) > wanted.size):
+            if found and size + len(batch.data) > wanted.size:
                 break
             found.append(batch.data)
             size += len(batch.data)
             count += len(free)
-            room -= len(free)
+            self.end = max(self.end, batch.last_offset)
             ranges += self._lock(free, member, now + limits.lock)
         return b"".join(found), tuple(ranges)
 
     def _readable(self, log: PartitionLog, limits: Limits) -> Iterator[StoredBatch]:
         end = log.last_stable_offset if limits.committed else log.high_watermark
+        place = self.start
         for batch in log.between(self.start, end):
+            self._skip(range(place, batch.base_offset))
+            place = batch.last_offset + 1
             if limits.committed and log.is_aborted(batch):
-                for offset in self._offsets(batch):
-                    self.flight[offset] = InFlightOffset(_S.ARCHIVED)
-                    self._locked.pop(offset, None)
-                    self._taken.add(offset)
-                self._advance()
+                self._archive(self._offsets(batch))
                 continue
             yield batch
+
+    def _skip(self, gap: range) -> None:
+        """Compaction has removed these offsets."""
+        if gap and gap.start == self.start and not any(offset in gap for offset in self._locked):
+            self._start_at(gap.stop)  # at once, as there may be very many
+        else:
+            self._archive(gap)
+
+    def _archive(self, offsets: Iterable[int]) -> None:
+        """Nobody can get these offsets: all that no member has are done, so that ``start`` can pass them."""
+        for offset in offsets:
+            if offset not in self._taken:
+                self.flight[offset] = InFlightOffset(_S.ARCHIVED)
+                self._taken.add(offset)
+        self._advance()
 
     def _offsets(self, batch: StoredBatch) -> range:
         return range(max(batch.base_offset, self.start), batch.last_offset + 1)
@@ -221,7 +249,7 @@ class SharePartition:
             results |= {offset: kind for offset, kind in zip(offsets, kinds, strict=True) if offset >= self.start}
         for offset in results:
             known = self.flight.get(offset)
-            if known is None and offset > max(self.flight, default=-1):
+            if known is None and offset > self.end:
                 return INVALID_REQUEST
             if known is None or known.state is not _S.ACQUIRED or known.member != member:
                 return INVALID_RECORD_STATE

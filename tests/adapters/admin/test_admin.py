@@ -2,13 +2,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import anyio
 import pytest
 
 from kafka_async import OffsetAndMetadata, TopicPartition
 from kafka_async.adapters.admin import Admin, Client, DescribedMember, GroupListing, ShareOffset
 from kafka_async.config import ConsumerConfig
 from kafka_async.errors import GroupAuthorizationFailedError, GroupIdNotFound, IllegalStateError, MalformedResponseError
-from kafka_async.testing.simulation import KAFKA_3_9, LOSE, FakeBroker, FakeCluster
+from kafka_async.testing.simulation import HANG, KAFKA_3_9, LOSE, FakeBroker, FakeCluster
 from kafka_async.wire import (
     Api,
     ConsumerProtocolAssignment,
@@ -313,6 +314,24 @@ def test_what_may_not_be_looked_at_speaks_against_nothing(kind: int, code: int) 
         assert found.problem is None
 
     test()
+
+
+@virtual
+async def test_what_one_broker_does_not_tell_another_does() -> None:
+    """The first hangs. Each has the same rule for names, and tells only its own settings."""
+    cluster = FakeCluster(size=2)
+    cluster.create_topic("letters", config={ALLOWED: True})
+
+    def decide(broker: FakeBroker, request: messages.DescribeConfigsRequest) -> object:
+        return HANG if broker.node_id == 0 and request.resources[0].resource_type == 4 else None
+
+    async with asking(cluster) as asked:
+        await asked.configure_group("g", {TO: "letters"})
+        cluster.control(Api.DESCRIBE_CONFIGS, decide, keep=True)
+        found = await asked.dead_letters("g")
+    assert found is not None
+    assert "does not begin with 'dlq.'" in str(found.problem)
+    assert anyio.current_time() < 10
 
 
 @virtual

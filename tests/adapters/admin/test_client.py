@@ -111,14 +111,14 @@ async def test_no_broker_at_all_is_an_error_after_the_request_timeout() -> None:
 
 @virtual
 async def test_a_server_to_start_from_is_asked_under_its_canonical_names_if_so_wished(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def getaddrinfo(host: str, port: int, **options: Any) -> list[Any]:
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in ("10.0.0.0", "10.0.0.1")]
+    async def addresses(host: str, port: int) -> list[Any]:
+        return [(socket.AF_INET, address, port) for address in ("10.0.0.0", "10.0.0.1")]
 
-    async def getnameinfo(address: tuple[str, int], flags: int = 0) -> tuple[str, str]:
-        return f"b{address[0][-1]}", str(address[1])
+    async def name(ip: str, port: int) -> str:
+        return f"b{ip[-1]}"
 
-    monkeypatch.setattr(anyio, "getaddrinfo", getaddrinfo)
-    monkeypatch.setattr(anyio, "getnameinfo", getnameinfo)
+    monkeypatch.setattr("kafka_async.network.transport.look_up_addresses", addresses)
+    monkeypatch.setattr("kafka_async.network.transport.look_up_name", name)
     cluster = FakeCluster(size=2)
     lookup = {"bootstrap_servers": "alias:9092", "client_dns_lookup": "resolve_canonical_bootstrap_servers_only"}
 

@@ -251,7 +251,7 @@ def test_a_store_without_the_extra_that_reads_it_is_one_line(command: tuple[str,
 
 def test_a_file_with_options_is_read_and_its_group_is_left_alone(brokers: str, tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
-    file.write_text(f"bootstrap.servers={brokers}\ngroup.id=billing\nfetch.max.wait.ms=10\n")
+    file.write_text(f"bootstrap.servers={brokers}\ngroup.id=billing\ngroup.instance.id=one\nfetch.max.wait.ms=10\n")
 
     result = run("consume", TOPIC, "-F", str(file), "-p", "0", "-e", "-q")
 

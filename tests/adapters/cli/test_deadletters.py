@@ -1,4 +1,8 @@
+import asyncio
+import json
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
@@ -17,9 +21,10 @@ from kafka_async import KafkaConsumer, TopicPartition
 from kafka_async.adapters.admin import EARLIEST, LATEST
 from kafka_async.adapters.cli.commands import app
 from kafka_async.adapters.cli.deadletters import BATCH, Letterbox, LetterChoice, LetterEntry, LetterReader
-from kafka_async.adapters.cli.producers import Outgoing, open_producer
+from kafka_async.adapters.cli.producers import Outgoing, aiokafka_options, confluent_options, open_producer
 from kafka_async.adapters.letters import DeadLetter
-from kafka_async.errors import DataLossError, KafkaTimeoutError, TopicAuthorizationFailedError
+from kafka_async.config import ConsumerConfig
+from kafka_async.errors import DataLossError, TopicAuthorizationFailedError
 from kafka_async.testing import HANG, Api, Cluster, ThreadedCluster
 from kafka_async.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from tests.application.support import Consumer
@@ -168,8 +173,9 @@ class Brokers:
     def _write(self, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]) -> None:
         self.call(lambda cluster: cluster.produce("dead", key=key, value=value, headers=headers, partition=0, timestamp=WRITTEN))
 
-    def redrive(self, *arguments: str) -> Result:
-        quick = ("-X", "default.api.timeout.ms=1500", "-X", "fetch.max.wait.ms=50")
+    def redrive(self, *arguments: str, seconds: int = 60) -> Result:
+        """Redrive; ``seconds``: how long a call waits for brokers that do not answer."""
+        quick = ("-X", f"default.api.timeout.ms={seconds * 1000}", "-X", "fetch.max.wait.ms=50")
         return CliRunner().invoke(
             app, ["deadletters", "redrive", "dead", "-b", self.threaded.bootstrap, *quick, "--execute", *arguments]
         )
@@ -204,13 +210,14 @@ def unanswered(cluster: Cluster, api: Api) -> Callable[[], None]:
     return cluster.control(api, decide, keep=True)
 
 
+@pytest.mark.slow  # waits for some seconds
 @pytest.mark.parametrize("api", [Api.LIST_OFFSETS, Api.FETCH])
 def test_a_letter_whose_record_cannot_be_read_stays_though_it_has_a_copy(brokers: Brokers, api: Api) -> None:
     for _ in range(3):
         brokers.letter_of_broker(brokers.job(), copy=b"mug")
     end = brokers.call(lambda cluster: unanswered(cluster, api))
 
-    result = brokers.redrive()
+    result = brokers.redrive(seconds=10)
 
     assert result.exit_code == 1
     assert "% Not written: 0:0: the record at jobs:0:0 cannot be read: " in result.stderr
@@ -322,6 +329,7 @@ def test_a_producer_that_writes_nothing_is_not_asked_for_each_batch(brokers: Bro
     assert "Wrote no letters back; 501 letters not." in result.stderr
 
 
+@pytest.mark.slow
 def test_a_letter_is_not_written_where_the_group_could_not_remember_it(brokers: Brokers) -> None:
     """Every second one fails, so there are as many runs as letters; what was forgotten went back once more in each run."""
     count = 4000
@@ -411,16 +419,77 @@ def test_letters_that_are_no_longer_those_that_were_looked_at_are_an_error(event
         read_while(event)
 
 
-def test_a_write_that_nobody_acknowledges_ends_and_nothing_more_is_sent(brokers: Brokers) -> None:
-    """An idempotent producer of aiokafka tries for ever."""
-    pytest.importorskip("aiokafka")
+def test_letters_after_those_that_are_deleted_meanwhile_are_read_whatever_a_file_says_for_others(tmp_path: Path) -> None:
+    """Where the log begins by then, and not at its end: what lies between would count as looked at."""
+    fetches = 0
+
+    def write(cluster: Cluster) -> None:
+        cluster.topic(DEAD.topic)
+        texts = {"topic": "jobs", "partition": 0, "offset": 0, "timestamp": 0, "exception": "E", "reason": "no", "attempts": 1}
+        headers = [(f"dead-letter-{name}", str(text).encode()) for name, text in texts.items()]
+        for _ in range(100):
+            cluster.produce(DEAD.topic, value="letter", headers=headers, partition=0)
+
+        def delete_later(_broker: int, _request: object) -> None:
+            nonlocal fetches
+            fetches += 1
+            if fetches == 5:
+                cluster.delete_before(DEAD, 80)
+
+        cluster.control(Api.FETCH, delete_later, keep=True)
+
+    file = tmp_path / "client.properties"
+    file.write_text("auto.offset.reset=latest\nmax.partition.fetch.bytes=1\n")
+    with ThreadedCluster(Cluster()) as threaded:
+        threaded.call(write).result()
+        result = CliRunner().invoke(app, ["deadletters", "show", DEAD.topic, "-b", threaded.bootstrap, "-F", str(file), "-J"])
+
+    shown = [json.loads(line)["offset"] for line in result.stdout.splitlines()]
+    assert shown[0] == 0
+    assert shown[-20:] == list(range(80, 100))
+    assert len(shown) < 100
+
+
+def test_a_producer_gets_an_address_of_ipv6_in_brackets() -> None:
+    config = ConsumerConfig.of(bootstrap_servers="[fd00::10]:9092,b:9093")
+
+    assert aiokafka_options(config, None)["bootstrap_servers"] == "[fd00::10]:9092,b:9093"
+    assert confluent_options(config)["bootstrap.servers"] == "[fd00::10]:9092,b:9093"
+
+
+LARGE = Outgoing(topic="jobs", partition=0, key=None, value=bytes(5000), headers=[], timestamp=None)
+
+
+def acknowledge_nothing(brokers: Brokers) -> None:
+    brokers.call(lambda cluster: cluster.control(Api.PRODUCE, lambda broker, request: HANG, keep=True))
+
+
+@pytest.mark.parametrize(("library", "kind"), [("aiokafka", "KafkaTimeoutError"), ("confluent_kafka", "KafkaException")])
+def test_a_write_that_nobody_acknowledges_ends_and_nothing_more_is_sent(brokers: Brokers, library: str, kind: str) -> None:
+    """An idempotent producer of aiokafka tries for ever, and one of librdkafka for five minutes."""
+    pytest.importorskip(library)
 
     async def main() -> list[Exception | None]:
-        options = {"bootstrap_servers": brokers.threaded.bootstrap}
-        large = Outgoing(topic="jobs", partition=0, key=None, value=bytes(5000), headers=[], timestamp=None)
-        async with open_producer("aiokafka", options, patience=1.0) as write:
-            brokers.call(lambda cluster: cluster.control(Api.PRODUCE, lambda broker, request: HANG, keep=True))
-            return [*await write([large] * 20), *await write([large])]
+        async with open_producer(library, {"bootstrap_servers": brokers.threaded.bootstrap}, patience=1.0) as write:
+            acknowledge_nothing(brokers)
+            return [*await write([LARGE] * 20), *await write([LARGE])]
 
     found = anyio.run(main)
-    assert [type(each) for each in found] == [KafkaTimeoutError] * 21
+    assert [type(each).__name__ for each in found] == [kind] * 21
+
+
+@pytest.mark.parametrize("library", ["aiokafka", "confluent_kafka"])
+def test_a_write_that_is_cancelled_does_not_go_on(brokers: Brokers, library: str) -> None:
+    """Ctrl-C took until the producer gave up, and meanwhile the group was left and letters were written."""
+    pytest.importorskip(library)
+
+    async def main() -> None:
+        async with open_producer(library, {"bootstrap_servers": brokers.threaded.bootstrap}) as write:
+            acknowledge_nothing(brokers)
+            async with asyncio.timeout(0.5):
+                await write([LARGE] * 20)
+
+    begun = time.monotonic()
+    with pytest.raises(TimeoutError):
+        asyncio.run(main())
+    assert time.monotonic() - begun < 60  # 120 if the producer went on until it gives up

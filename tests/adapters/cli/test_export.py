@@ -1,10 +1,13 @@
 """``kafka-async export``: topics as files and folders, whatever ends the process."""
 
+import fcntl
 import gzip
 import json
 import signal
 import subprocess
 import sys
+import termios
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +23,7 @@ import pyarrow.parquet as pq
 from typer.testing import CliRunner, Result
 
 from kafka_async.adapters.cli.commands import app
-from kafka_async.testing import Cluster
+from kafka_async.testing import HANG, Api, Cluster
 from kafka_async.testing.threaded import ThreadedCluster
 from tests.adapters.values.registry_server import registry_server
 from tests.integration.tools import wait_until
@@ -381,6 +384,44 @@ def test_a_reader_that_goes_away_ends_it_without_a_word(brokers: str) -> None:
         process.stdout.close()
         assert process.wait(20) == 0
         assert process.stderr.read() == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
+def test_an_export_that_nobody_reads_can_be_ended(brokers: str, number: signal.Signals) -> None:
+    with running(*command(brokers, "-", "--format", "ndjson")) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        pipe = process.stdout.fileno()
+        room = fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ) - 4096  # the last page may not be full
+        wait_until(lambda: int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder) >= room)
+        process.send_signal(number)
+        assert process.wait(20) == 128 + number
+        assert process.stderr.read() == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
+@pytest.mark.parametrize("arguments", [("parts/",), ("o.parquet", "--values", "json")], ids=["ranges", "fields"])
+def test_an_export_that_waits_for_offsets_can_be_ended(tmp_path: Path, number: signal.Signals, arguments: tuple[str, ...]) -> None:
+    asked = threading.Event()
+
+    def hang(_broker: int, _request: object) -> object:
+        asked.set()
+        return HANG
+
+    def write(cluster: Cluster) -> None:
+        cluster.topic("many")
+        cluster.control(Api.LIST_OFFSETS, hang, keep=True)
+
+    out, *more = arguments
+    with ThreadedCluster(Cluster(1)) as cluster:
+        cluster.call(write).result()
+        with running(*command(cluster.bootstrap, f"{tmp_path}/{out}", *more)) as process:
+            assert process.stderr is not None
+            wait_until(asked.is_set)
+            process.send_signal(number)
+            assert process.wait(20) == 128 + number
+            assert process.stderr.read() == ""
+    assert not [each for each in tmp_path.rglob("*") if each.is_file()]
 
 
 def test_memory_does_not_grow_with_the_topic(brokers: str, tmp_path: Path) -> None:

@@ -10,22 +10,27 @@ pytest.importorskip("typer")
 from typer.testing import CliRunner, Result
 
 from kafka_async import OffsetAndMetadata, TopicPartition
-from kafka_async.adapters.admin import DeadLetterTopic, DescribedMember, Group
+from kafka_async.adapters.admin import Client, DeadLetterTopic, DescribedMember, Group
 from kafka_async.adapters.cli.commands import app
 from kafka_async.adapters.cli.done_maps import Committed
 from kafka_async.adapters.cli.groups import KnownLag, description, description_json, ends_of, names_of, progress
 from kafka_async.application.processing.encoding import encode
+from kafka_async.config import ConsumerConfig
+from kafka_async.errors import TopicAuthorizationFailedError
 from kafka_async.model import Node
+from kafka_async.sync import ShareConsumer
 from kafka_async.testing import HANG, Api, Cluster, ThreadedCluster
 from kafka_async.testing.simulation import FakeCluster
 from kafka_async.wire.messages import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
 from kafka_async.wire.messages.admin import ListedGroup, ListGroupsResponse
-from tests.application.support import consumer_on
 from tests.virtual import run_virtual
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -179,13 +184,30 @@ def test_ends_of_partitions_that_are_gone_or_without_a_leader_are_left_out_at_on
     cluster.fill(A0, 10)
     cluster.stop(1)  # leads partition 1
 
-    async def main() -> dict[TopicPartition, int]:
-        async with consumer_on(cluster) as consumer:
-            assert await ends_of(consumer, []) == {}
-            assert await ends_of(consumer, [B0]) == {}
-            return await ends_of(consumer, [A0, A1, B0])
+    assert ends_in(cluster, []) == {}
+    assert ends_in(cluster, [B0]) == {}
+    assert ends_in(cluster, [A0, A1, B0]) == {A0: 10}
 
-    assert run_virtual(main) == {A0: 10}
+
+def test_ends_of_a_topic_that_may_not_be_described_cost_the_others_nothing() -> None:
+    """A member of a classic group may own it: the group is described all the same."""
+    cluster = FakeCluster()
+    for name in ("a", "b"):
+        cluster.create_topic(name)
+        cluster.fill(TopicPartition(name, 0), 10)
+    cluster.topics["b"].error = TopicAuthorizationFailedError.errno
+
+    assert ends_in(cluster, [A0, B0]) == {A0: 10}
+
+
+def ends_in(cluster: FakeCluster, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+    config = ConsumerConfig.from_options({"bootstrap_servers": cluster.bootstrap_servers})
+
+    async def main() -> dict[TopicPartition, int]:
+        async with Client.connect(config, cluster.network) as client:
+            return await ends_of(client, partitions)
+
+    return run_virtual(main)
 
 
 @pytest.mark.parametrize(
@@ -272,6 +294,7 @@ def test_groups_of_kafka_streams_have_a_lag_too(cluster: ThreadedCluster) -> Non
     assert [(row["type"], row["lag"], row["lag_is_complete"]) for row in rows] == [("streams", 2, True)] * 2
 
 
+@pytest.mark.slow  # waits for some seconds
 @pytest.mark.parametrize(
     ("api", "cells", "said"),
     [
@@ -310,3 +333,197 @@ def test_what_may_pass_is_asked_for_again(cluster: ThreadedCluster) -> None:
 
     assert (result.exit_code, result.stderr) == (0, "")
     assert {json.loads(row)["lag"] for row in result.stdout.splitlines()} == {2}
+
+
+def test_a_coordinator_that_has_moved_since_the_groups_were_listed_is_asked_where_it_is_now() -> None:
+    def write(cluster: Cluster) -> None:
+        (part,) = cluster.topic("orders", 1)
+        cluster.produce_many("orders", ["x"] * 5)
+        member = cluster.join("g", partitions=[part])
+        member.commit({part: 3})
+        member.leave()
+        moved = cluster.simulated.groups.moved
+        moved["g"] = 0
+        cluster.control(Api.OFFSET_FETCH, lambda *_: moved.update(g=1))
+
+    with ThreadedCluster(Cluster(2)) as cluster:
+        cluster.call(write).result()
+        result = list_with_lag(cluster, "-J", "-X", "default.api.timeout.ms=30000")
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert [json.loads(row)["lag"] for row in result.stdout.splitlines()] == [2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["groups", "describe", "nobody"], 1, "kafka-async: group 'nobody' does not exist; did you mean 'nobody-else'?\n"),
+        (
+            ["offsets", "reset", "nobody", "--create", "-t", "orders", "--to-earliest"],
+            0,
+            "Dry run: nothing was committed. Add --execute to commit the new offsets.\n",
+        ),
+    ],
+)
+def test_a_broker_that_does_not_answer_does_not_hide_that_there_is_no_such_group(
+    arguments: list[str], code: int, said: str
+) -> None:
+    """It is asked for the sake of a hint only."""
+
+    def write(cluster: Cluster) -> None:
+        (part,) = cluster.topic("orders", 1)
+        cluster.simulated.groups.moved |= {"nobody": 0, "nobody-else": 0}
+        cluster.join("nobody-else", partitions=[part]).leave()
+        cluster.control(Api.LIST_GROUPS, lambda broker, _: HANG if broker == 1 else None, keep=True)
+
+    with ThreadedCluster(Cluster(2)) as cluster:
+        cluster.call(write).result()
+        result = CliRunner().invoke(app, [*arguments, "-b", cluster.bootstrap, "-X", "default.api.timeout.ms=10000"])
+
+    assert (result.exit_code, result.stderr) == (code, said)
+
+
+@pytest.mark.slow  # waits for some seconds
+def test_a_leader_that_does_not_answer_is_waited_for_once_however_many_groups_are_described() -> None:
+    def write(cluster: Cluster) -> None:
+        parts = cluster.topic("orders", 2)
+        for name in ("a", "b", "c"):
+            member = cluster.join(name, partitions=parts)
+            member.commit(dict.fromkeys(parts, 0))
+            member.leave()
+        cluster.control(Api.LIST_OFFSETS, lambda broker, _: HANG if broker == 1 else None, keep=True)
+
+    with ThreadedCluster(Cluster(2)) as cluster:
+        cluster.call(write).result()
+        command = ["groups", "describe", "a", "b", "c", "-J", "-b", cluster.bootstrap, "-X", "default.api.timeout.ms=10000"]
+        result = CliRunner().invoke(app, command)
+
+    assert result.exit_code == 0
+    assert result.stderr.count("broker 1 does not tell") == 1
+    assert [json.loads(row)["group"] for row in result.stdout.splitlines()] == ["a", "b", "c"]
+
+
+@pytest.mark.slow  # waits for some seconds
+def test_a_leader_that_does_not_answer_costs_a_topic_no_more_than_its_own_offsets() -> None:
+    def write(cluster: Cluster) -> None:
+        for part in cluster.topic("orders", 2):
+            cluster.produce_many("orders", ["x"] * 5, partition=part.partition)
+            cluster.delete_before(part, 2)
+        cluster.control(Api.LIST_OFFSETS, lambda broker, _: HANG if broker == 1 else None, keep=True)
+
+    with ThreadedCluster(Cluster(2)) as cluster:
+        cluster.call(write).result()
+        command = ["topics", "describe", "orders", "-J", "-b", cluster.bootstrap, "-X", "default.api.timeout.ms=10000"]
+        result = CliRunner().invoke(app, command)
+
+    assert result.exit_code == 0, result.stderr
+    first, second = sorted(map(json.loads, result.stdout.splitlines()), key=lambda row: row["leader"])
+    assert (first["begin"], first["end"], second["begin"], second["end"]) == (2, 5, None, None)
+    assert first["isr"]
+    assert second["isr"]
+    assert result.stderr.startswith("kafka-async: broker 1 does not tell where its logs end: ")
+    assert result.stderr.count("\n") == 1
+
+
+# --- share groups ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sharing() -> Iterator[ThreadedCluster]:
+    """A share group ``workers`` that has accepted one of five jobs."""
+
+    def write(cluster: Cluster) -> None:
+        cluster.topic("jobs")
+        cluster.produce_many("jobs", ["x"] * 5)
+        cluster.group("workers", share_auto_offset_reset="earliest")
+
+    with ThreadedCluster(Cluster()) as cluster:
+        cluster.call(write).result()
+        with ShareConsumer("jobs", bootstrap_servers=cluster.bootstrap, group_id="workers") as consumer:
+            consumer.getone().accept()
+        yield cluster
+
+
+def test_a_share_group_whose_settings_may_not_be_read_is_described_without_its_dead_letters(sharing: ThreadedCluster) -> None:
+    """Members have READ, which implies DESCRIBE and not DESCRIBE_CONFIGS."""
+    result = DescribeConfigsResult(error_code=DENIED, resource_type=32, resource_name="workers")
+    refused = DescribeConfigsResponse(results=(result,))
+    sharing.call(lambda brokers: brokers.control(Api.DESCRIBE_CONFIGS, lambda *_: refused, keep=True)).result()
+
+    command = ["groups", "describe", "workers", "-b", sharing.bootstrap]
+    table, row = CliRunner().invoke(app, command), CliRunner().invoke(app, [*command, "-J"])
+
+    assert (table.exit_code, row.exit_code) == (0, 0)
+    assert "Dead letters: not known" in table.stdout.splitlines()
+    assert table.stdout.splitlines()[-1].split() == ["jobs", "0", "1", "4"]
+    assert json.loads(row.stdout)["dead_letters"] is None
+    said = "where dead letters of group 'workers' go is not known: the group's settings may not be read (ACL DESCRIBE_CONFIGS)"
+    assert table.stderr == row.stderr == f"kafka-async: {said}\n"
+
+
+def test_topics_are_forgotten_only_with_execute(sharing: ThreadedCluster) -> None:
+    def forget(*arguments: str) -> Result:
+        return CliRunner().invoke(app, ["offsets", "forget", "workers", "-b", sharing.bootstrap, *arguments])
+
+    def begun() -> dict[TopicPartition, int]:
+        return sharing.call(lambda brokers: brokers.shared("workers")).result()
+
+    other, dry = forget("-t", "jobs", "-t", "job"), forget("-t", "jobs")
+    before = begun()
+    done = forget("-t", "jobs", "--execute")
+
+    assert (other.exit_code, other.stderr) == (1, "kafka-async: group 'workers' has begun nothing of job\n")
+    said = "Dry run: nothing was forgotten. --execute makes group 'workers' forget jobs:0.\n"
+    assert (dry.exit_code, dry.stdout) == (0, said)
+    assert before == {TopicPartition("jobs", 0): 1}
+    assert (done.exit_code, done.stdout) == (0, "Group 'workers' has forgotten jobs:0.\n")
+    assert begun() == {}
+
+
+# --- configure -------------------------------------------------------------------------------------------------------------------
+
+SOON = ("-X", "default.api.timeout.ms=10000")
+LETTERS = "errors.deadletterqueue.topic.name"
+
+
+def settings_of_before(cluster: ThreadedCluster, times: int) -> None:
+    """Have brokers tell so many times what a group's settings were before a change."""
+    setting = DescribeConfigsResourceResult(name=LETTERS, value="dlq.former", config_source=8)
+    answer = DescribeConfigsResponse(results=(DescribeConfigsResult(resource_type=32, resource_name="g", configs=(setting,)),))
+    left = [answer] * times
+
+    def decide(_broker: int, request: Any) -> DescribeConfigsResponse | None:
+        return left.pop() if left and request.resources[0].resource_type == 32 else None
+
+    cluster.call(lambda brokers: brokers.control(Api.DESCRIBE_CONFIGS, decide, keep=True)).result()
+
+
+def configure(cluster: ThreadedCluster, *changes: str) -> Result:
+    return CliRunner().invoke(app, ["groups", "configure", "g", *changes, "-b", cluster.bootstrap, "-J"])
+
+
+@pytest.mark.parametrize(
+    ("value", "own", "said"),
+    [("dlq.g", True, "kafka-async: no dead letters are written to dlq.g: the topic does not exist\n"), ("", False, "")],
+)
+def test_settings_are_shown_once_a_broker_has_taken_the_change_over(
+    cluster: ThreadedCluster, value: str, own: bool, said: str
+) -> None:
+    if not own:
+        configure(cluster, f"{LETTERS}=dlq.former")
+    settings_of_before(cluster, 2)
+    result = configure(cluster, f"{LETTERS}={value}")
+
+    rows = {row["setting"]: (row["value"] or "", row["own"]) for row in map(json.loads, result.stdout.splitlines())}
+    assert (result.exit_code, result.stderr) == (0, said)
+    assert rows[LETTERS] == (value, own)
+
+
+@pytest.mark.slow  # waits for some seconds
+def test_a_change_that_no_broker_tells_is_not_shown_without_a_word(cluster: ThreadedCluster) -> None:
+    settings_of_before(cluster, 1000)
+    result = configure(cluster, f"{LETTERS}=dlq.g", *SOON)
+
+    assert result.exit_code == 0
+    assert f"the change was made, but the broker that was asked does not tell it yet: {LETTERS}\n" in result.stderr
+    assert "no dead letters are written to dlq.g: the topic does not exist" in result.stderr

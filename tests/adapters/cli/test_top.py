@@ -224,14 +224,18 @@ class Screen:
 
 
 @contextmanager
-def on_terminal(arguments: Sequence[str], width: int = 80, height: int = 24, **environment: str) -> Iterator[Screen]:
+def on_terminal(
+    arguments: Sequence[str], width: int = 80, height: int = 24, *, controls: bool = True, **environment: str
+) -> Iterator[Screen]:
+    """Run a program on a terminal. ``controls``: it is the one that controls the program's session."""
     master, slave = pty.openpty()
     termios.tcsetwinsize(slave, (height, width))
     env = {**os.environ, "TERM": "xterm-256color", "PYTHONUTF8": "1", **environment}
 
     def own_terminal() -> None:
         os.setsid()
-        os.close(os.open(os.ttyname(0), os.O_RDWR))  # which makes it the terminal that controls the session
+        if controls:
+            os.close(os.open(os.ttyname(0), os.O_RDWR))  # which makes it the terminal that controls the session
 
     with subprocess.Popen(  # noqa: S603  # ours
         arguments,
@@ -267,6 +271,18 @@ def test_pages_keys_and_an_end_that_leaves_the_terminal_as_it_was(cluster: Threa
         assert "billing" not in screen.wait_for("audit", "/aud")
         screen.press("c")
         screen.wait_for("BROKER", "LEADS")
+        screen.press("q")
+        assert screen.process.wait(PATIENCE) == 0
+        screen.read()
+        assert screen.seen.endswith(LEFT)
+        assert screen.modes() == before
+
+
+def test_a_terminal_that_does_not_control_the_session_shows_pages_too(cluster: ThreadedCluster) -> None:
+    """As ``su -c`` and ``setsid`` start programs."""
+    with on_terminal(command(cluster), controls=False) as screen:
+        before = screen.modes()
+        screen.wait_for("billing")
         screen.press("q")
         assert screen.process.wait(PATIENCE) == 0
         screen.read()

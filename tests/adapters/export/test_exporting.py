@@ -1,17 +1,19 @@
 """Tables into one file, and into folders that another run goes on with."""
 
+import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import define
+from attrs import define, field
 
 pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq  # noqa: E402  # part of pyarrow
 
-from kafka_async.adapters.export.exporting import STATE, Folder, Written, to_file  # noqa: E402  # needs pyarrow
+from kafka_async.adapters.export.exporting import STATE, Folder, Written, to_file, to_stream  # noqa: E402  # needs pyarrow
 from kafka_async.adapters.export.forms import form_named  # noqa: E402  # needs pyarrow
 from kafka_async.errors import DataLossError  # noqa: E402  # beside the others
 from kafka_async.model import TopicPartition  # noqa: E402  # beside the others
@@ -124,6 +126,62 @@ async def test_a_table_that_cannot_be_read_to_its_end_leaves_no_file(tmp_path: P
         await to_file(Read(log(fails_at=10), log().found), tmp_path / "orders.csv", form_named("csv"))
 
     assert files(tmp_path) == []
+
+
+@define
+class Slow:
+    """A stream whose writes wait for somebody."""
+
+    begun: threading.Event = field(factory=threading.Event)
+    over: threading.Event = field(factory=threading.Event)
+    closed: bool = False
+
+    def write(self, data: bytes) -> int:
+        self.begun.set()
+        assert self.over.wait(60)
+        return len(data)
+
+    def flush(self) -> None: ...
+
+
+async def test_an_export_that_is_cancelled_while_it_writes_ends_after_the_write() -> None:
+    """Its file would be closed, and the number of the file go to another, while the thread writes to it."""
+    stream = Slow()
+    work = asyncio.create_task(to_stream(Read(log(), log().found), pa.PythonFile(stream, "w"), form_named("ndjson")))
+    await asyncio.to_thread(stream.begun.wait)
+    work.cancel()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not work.done()
+
+    stream.over.set()
+    await asyncio.wait({work})
+    assert work.cancelled()
+
+
+async def test_readers_of_folders_find_the_parts_of_a_topic_whose_name_hides_files(tmp_path: Path) -> None:
+    hidden = Log({TopicPartition("_orders", 0): (0, 25)})
+    await folder(tmp_path).write(hidden)
+
+    assert pq.read_table(tmp_path).num_rows == 25
+
+    (tmp_path / STATE).unlink()
+    with pytest.raises(ValueError, match=r"holds 'part-_orders-0-0{20}\.parquet' and is not a folder of an export"):
+        await folder(tmp_path).write(hidden)
+
+
+async def test_a_folder_with_parts_of_an_earlier_version_is_not_a_new_one(tmp_path: Path) -> None:
+    (tmp_path / "_orders-0-00000000000000000000.parquet").touch()
+    with pytest.raises(ValueError, match=r"holds '_orders-0-0{20}\.parquet' and is not a folder of an export"):
+        await folder(tmp_path).write(log())
+
+
+async def test_what_a_killed_run_leaves_before_its_first_part_is_no_hindrance(tmp_path: Path) -> None:
+    for name in ("_export.json.partial", "_export.lock"):
+        (tmp_path / name).touch()
+    await folder(tmp_path).write(log())
+
+    assert rows(tmp_path) == ALL
 
 
 async def test_a_folder_has_a_file_for_each_part_and_says_what_it_is(tmp_path: Path) -> None:

@@ -104,6 +104,71 @@ def test_every_byte_comes_back_from_lines_of_json(value: bytes) -> None:
     }  # fmt: skip
 
 
+FAR = pa.schema(
+    [
+        ("at", pa.timestamp("ms", tz="UTC")),
+        ("local", pa.timestamp("us")),
+        ("seconds", pa.timestamp("s")),
+        ("day", pa.date32()),
+        ("day64", pa.date64()),
+        ("near", pa.timestamp("ms", tz="UTC")),
+        ("within", pa.list_(pa.date32())),
+    ]
+)
+DAYS = 20_000_000
+
+
+def far(*rows: tuple[int | None, ...]) -> Any:
+    columns = []
+    for values, kind in zip(zip(*rows, strict=True), FAR.types, strict=True):
+        plain = pa.int32() if kind == pa.date32() else pa.int64()
+        if kind == FAR.field("within").type:
+            columns.append(pa.array([[value] for value in values], pa.list_(pa.int32())).cast(kind))
+        else:
+            columns.append(pa.array(values, plain).view(kind))
+    return pa.RecordBatch.from_arrays(columns, schema=FAR)
+
+
+def test_times_beyond_the_years_that_arrow_can_write_are_texts_of_iso_8601() -> None:
+    """A producer that sets timestamps in microseconds has such ones."""
+    day = 86_400
+    batch = far(
+        (1_795_000_000_123_456, DAYS * day * 10**6 + 1, -DAYS * day, DAYS, -DAYS * day * 1000, 0, DAYS),
+        (None, 0, None, None, 0, None, 0),
+    )
+    lines = [json.loads(line) for line in written("ndjson", batch, schema=FAR).splitlines()]
+    texts = list(csv.reader(io.StringIO(written("csv", batch, far((0,) * 7), schema=FAR).decode())))
+
+    expected = [
+        "+58851-04-14T23:08:43.456Z",
+        "+56728-02-22T00:00:00.000001",
+        "-52789-11-11T00:00:00",
+        "+56728-02-22",
+        "-52789-11-11",
+    ]
+    assert list(lines[0].values()) == [*expected, "1970-01-01T00:00:00.000Z", ["+56728-02-22"]]
+    assert list(lines[1].values()) == [None, "1970-01-01T00:00:00.000000", None, None, "1970-01-01", None, ["1970-01-01"]]
+    assert texts == [
+        FAR.names,
+        [*expected, "1970-01-01 00:00:00.000Z", '["+56728-02-22"]'],
+        ["", "1970-01-01 00:00:00.000000", "", "", "1970-01-01", "", '["1970-01-01"]'],
+        ["1970-01-01 00:00:00.000Z", "1970-01-01 00:00:00.000000", "1970-01-01 00:00:00", "1970-01-01", "1970-01-01",
+         "1970-01-01 00:00:00.000Z", '["1970-01-01"]'],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("days", [-12_687_428, 11_248_737])
+def test_the_first_and_the_last_time_that_arrow_can_write_are_written_by_it(days: int) -> None:
+    batch = far((days * 86_400_000,) + (0,) * 6, ((days + (1 if days > 0 else -1)) * 86_400_000,) + (0,) * 6)
+    near, beyond = (json.loads(line)["at"] for line in written("ndjson", batch, schema=FAR).splitlines())
+
+    assert [near, beyond] == (
+        ["32767-12-31T00:00:00.000Z", "+32768-01-01T00:00:00.000Z"]
+        if days > 0
+        else ["-32767-01-01T00:00:00.000Z", "-32768-12-31T00:00:00.000Z"]
+    )
+
+
 def test_csv_has_json_for_what_is_nested_and_tells_null_from_an_empty_text() -> None:
     text = written("csv", batch(ROW, EMPTY, NULL)).decode()
     rows = list(csv.reader(io.StringIO(text)))

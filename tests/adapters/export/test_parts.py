@@ -24,6 +24,12 @@ def test_names_say_where_a_part_begins_and_sort_in_order() -> None:
     assert names == sorted(names)
 
 
+def test_no_name_is_one_that_readers_of_folders_pass_over() -> None:
+    names = [ExportPart(TopicPartition(topic, 0), 7, 8).name(".csv") for topic in ("_orders", ".events")]
+
+    assert names == ["part-_orders-0-00000000000000000007.csv", "part-.events-0-00000000000000000007.csv"]
+
+
 def test_a_few_large_parts_are_written_at_a_time_and_many_small_ones() -> None:
     large = cut({TopicPartition("t", number): (0, 20) for number in range(6)}, 10)
     small = cut({TopicPartition("t", number): (0, 1) for number in range(100)}, 1000)

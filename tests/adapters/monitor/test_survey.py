@@ -414,6 +414,27 @@ async def test_many_brokers_that_do_not_answer_make_a_poll_no_longer_than_a_few(
 
 
 @virtual
+@pytest.mark.parametrize("first", [True, False])
+async def test_many_brokers_that_do_not_answer_cost_a_poll_no_more_if_it_looks_where_partitions_are(first: bool) -> None:
+    """They were asked one after the other, each for as long as a broker has: all windows began anew."""
+    cluster, _ = crowded(60, 30)
+    async with watching(cluster) as survey:
+        if not first:
+            for _ in range(6):
+                await survey.poll()
+                await anyio.sleep(INTERVAL)
+        for node in range(10):
+            cluster.freeze(node)
+        begun = anyio.current_time()
+        snapshot = await survey.poll()
+        took = anyio.current_time() - begun
+
+    assert took < 3 * INTERVAL
+    assert group_of(snapshot, "g00015").state == "Empty"
+    assert len(cluster.asked(Api.METADATA, since=begun)) <= 16, "an answer about all topics may be long"
+
+
+@virtual
 async def test_a_broker_that_knows_of_no_broker_yet_is_not_believed() -> None:
     cluster, _ = crowded(1, 1)
     async with watching(cluster) as survey:
@@ -474,6 +495,19 @@ async def test_a_broker_that_does_not_get_through_its_groups_in_a_poll_tells_all
 
     assert 0 < known[0] < known[1]
     assert known[-1] == 700
+
+
+@virtual
+async def test_a_group_whose_turn_comes_each_third_poll_is_judged_as_the_others_are() -> None:
+    """Three intervals between two looks were a gap, after which nothing is known: it was fine for ever."""
+    cluster, _ = crowded(90, size=1, max_versions=KAFKA_2_8, latency=0.1)
+    async with watching(cluster) as survey:
+        found = await polls(survey, 12)
+    known = [sum(group.lag is not None for group in snapshot.groups) for snapshot in found]
+
+    assert known[1] < known[2] == 90
+    for snapshot in found[8:]:
+        assert {group.status for group in snapshot.groups} <= {Status.STOP, Status.UNKNOWN}
 
 
 # --- groups and topics ---------------------------------------------------------------------------------------------------------
@@ -567,6 +601,61 @@ async def test_an_offset_that_stays_when_its_topic_is_created_again_is_unreadabl
         found = [group_of(await next_poll(survey)).status for _ in range(2)]
 
     assert found[-1] is Status.UNREADABLE
+
+
+@virtual
+async def test_a_former_topic_says_nothing_of_one_that_was_created_and_filled_since() -> None:
+    """Its log is the longer one, so only the topic's id tells. The lag was as old as the monitor, and records were lost unread."""
+    cluster, tps = crowded(0)
+    commit(cluster, "g", tps[0], 50)
+    async with watching(cluster) as survey:
+        cluster.log(tps[0]).delete_before(40)
+        await survey.poll()
+        await anyio.sleep(60)
+        await next_poll(survey)  # is told the starts of logs, and asks again in a minute
+        cluster.recreate("t")
+        await anyio.sleep(30)
+        cluster.produce(tps[0], *["x"] * 200)
+        commit(cluster, "g", tps[0], 10)
+        found = [group_of(await next_poll(survey)) for _ in range(4)]
+
+    for number, group in enumerate(found, 1):
+        assert group.age is not None
+        assert group.age.seconds <= number * INTERVAL + 1
+        assert group.status is not Status.ERR
+        assert [part.lost for part in group.partitions] == [0]
+
+
+@virtual
+async def test_the_log_of_a_topic_is_forgotten_once_no_group_has_it() -> None:
+    """When it grew in between is not known, and was guessed from the ends before and after."""
+    cluster, tps = crowded(0)
+    commit(cluster, "g", tps[0], 100)
+    async with watching(cluster) as survey:
+        await survey.poll()
+        cluster.groups.offsets.forget("g")
+        await next_poll(survey)
+        await anyio.sleep(300)
+        cluster.produce(tps[0], *["x"] * 100)
+        commit(cluster, "g", tps[0], 150)
+        age = group_of(await next_poll(survey)).age
+
+    assert age is not None
+    assert age.seconds <= INTERVAL + 1
+
+
+@virtual
+async def test_what_is_known_of_a_log_outlives_a_list_that_lacks_its_group() -> None:
+    """While a coordinator moves, neither broker may list it."""
+    cluster, tps = crowded(0)
+    cluster.log(tps[0]).delete_before(60)
+    commit(cluster, "g", tps[0], 40)
+    async with watching(cluster) as survey:
+        assert [part.start for part in group_of(await survey.poll()).partitions] == [60]
+        cluster.groups.offsets.forget("g")
+        await next_poll(survey)
+        commit(cluster, "g", tps[0], 40)
+        assert [part.start for part in group_of(await next_poll(survey)).partitions] == [60]
 
 
 @virtual

@@ -94,6 +94,22 @@ def test_members_that_commit_nothing_are_a_stall_after_half_a_minute_and_not_bef
     assert found == [Status.OK] * 6 + [Status.STALL] * 3
 
 
+def test_members_that_come_back_to_what_was_left_have_as_long_as_new_ones() -> None:
+    """They were a stall at the first poll that saw them, because nobody had committed anything before they came."""
+    left = [(offsets(10, 200 + place), EMPTY) for place in range(12)]
+    back = [(offsets(10, 220 + place), READ) for place in range(8)]
+    slow = [(offsets(10 + place, 220 + 2 * place), READ) for place in range(8)]
+
+    assert statuses(*left, *back) == [Status.STOP] * 12 + [Status.OK] * 6 + [Status.STALL] * 2
+    assert statuses(*left, *slow) == [Status.STOP] * 12 + [Status.OK] * 6 + [Status.WARN] * 2
+
+
+def test_members_that_are_gone_in_every_other_poll_are_a_stall_all_the_same() -> None:
+    found = statuses(*((offsets(10, 20 + place), (READ, EMPTY)[place % 2]) for place in range(20)))
+
+    assert set(found[8::2]) == {Status.STALL}
+
+
 def test_a_group_that_commits_rarely_has_three_times_as_long() -> None:
     """Burrow, issues 38 and 303: a commit every minute was an alarm every minute."""
     rare = [(offsets(100 * (place // 12), 100 * (place // 12) + 50 + place % 12), READ) for place in range(12 * 6)]

@@ -17,6 +17,7 @@ from kafka_async.wire import Api
 A0 = TopicPartition("a", 0)
 
 
+@pytest.mark.slow  # waits for some seconds
 @pytest.mark.parametrize(("refused", "read"), [([*range(100, 100 * (LOOKS + 3), 100)], 1000), ([100, *[500] * (LOOKS + 1)], 500)])
 def test_what_brokers_refused_is_forgotten_once_they_send_it(refused: list[int], read: int) -> None:
     """``refused``: an offset after the other, until the reading waits for another look; it ends at the last one if nothing came."""

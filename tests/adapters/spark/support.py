@@ -26,6 +26,9 @@ class Cluster:
     committed: dict[TopicPartition, OffsetAndMetadata | None] = Factory(dict)
     internal: set[str] = Factory(set)
     ids: dict[str, int] = Factory(dict)
+    cluster_id: str = "c"
+    former: list[dict[str, int]] = Factory(list)
+    """Ids of topics in the next answers: the brokers that give them do not know yet that topics were created again."""
     failures: list[KafkaError] = Factory(list)
     commit_failures: list[KafkaError] = Factory(list)
     commits: list[dict[TopicPartition, int]] = Factory(list)
@@ -41,7 +44,8 @@ class Cluster:
     """What the brokers do not have that describe topics next: they are behind the others."""
     sizes: dict[TopicPartition, Callable[[int], int | None]] = Factory(dict)
     """Bytes of the value at an offset; ``None``: there is no record."""
-    _reading: list[tuple[TopicPartition, int, int]] = Factory(list)
+    reading: list[tuple[TopicPartition, int, int]] = Factory(list)
+    """Ranges that are being fetched."""
     _positions: dict[TopicPartition, int] = Factory(dict)
     waited_ms: list[float | None] = Factory(list)
     """How long it was waited for partitions that are not there."""
@@ -57,12 +61,13 @@ class Cluster:
         self.asked.append("topics")
         topics: dict[str, list[int]] = {}
         lacking = self.lacking.pop(0) if self.lacking else set()
+        ids = self.ids | (self.former.pop(0) if self.former else {})
         for topic, partition in (each for each in self.logs if each not in lacking):
             topics.setdefault(topic, []).append(partition)
         described = {
             name: TopicDescription(
                 name=name,
-                topic_id=UUID(int=self.ids.get(name, 1)),
+                topic_id=UUID(int=ids.get(name, 1)),
                 internal=name in self.internal,
                 partitions=tuple(
                     PartitionDescription(partition=number, leader=0, leader_epoch=0, replicas=(0,), isr=(0,)) for number in numbers
@@ -72,7 +77,7 @@ class Cluster:
             if not names or name in names
         }
         self.on_topics()
-        return ClusterDescription(cluster_id="c", brokers=(), topics=described)
+        return ClusterDescription(cluster_id=self.cluster_id, brokers=(), topics=described)
 
     def beginning_offsets(self, partitions: Any, timeout_ms: float | None = None) -> dict[TopicPartition, int]:
         self.asked.append("begins")
@@ -101,9 +106,10 @@ class Cluster:
         assert set(partitions) <= self.logs.keys()
 
     def assign_ranges(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        self.asked.append("records")
-        self._reading = [(partition, start, end) for partition, (start, end) in ranges.items()]
-        for partition, start, _ in self._reading:
+        if ranges:
+            self.asked.append("records")
+        self.reading = [(partition, start, end) for partition, (start, end) in ranges.items()]
+        for partition, start, _ in self.reading:
             self._positions[partition] = start
             if start < self.logs[partition][0]:
                 raise OffsetOutOfRangeError("gone", {partition: start})
@@ -111,8 +117,8 @@ class Cluster:
     def next_columns(self, wanted: Any, *, batch_bytes: int | None = None, timeout_ms: float | None = None) -> Columns | None:
         """Hand out one partition after the other, a hundred records at a time."""
         into, rows = ColumnBuilder(), 0
-        while self._reading and not rows:
-            partition, start, end = self._reading.pop(0)
+        while self.reading and not rows:
+            partition, start, end = self.reading.pop(0)
             while start < end and rows < 100:
                 if (size := self.sizes[partition](start)) is not None:
                     into.append((start, 0, 0, None, bytes(size), (), None, 0))
@@ -120,7 +126,7 @@ class Cluster:
                 start += 1
             self._positions[partition] = start
             if start < end:
-                self._reading.insert(0, (partition, start, end))
+                self.reading.insert(0, (partition, start, end))
         if not rows:
             return None
         into.end_run(partition.topic, partition.partition, rows)

@@ -34,12 +34,18 @@ def test_a_batch_reads_what_its_options_say() -> None:
 
 @pytest.mark.parametrize(
     ("given", "found"),
-    [({}, {A0, A1}), ({"startingOffsets": '{"a":{"0":5,"1":-2}}'}, {A1}), ({"startingTimestamp": "5"}, set())],
-    ids=["default", "one", "time"],
+    [
+        ({}, {A0, A1}),
+        ({"startingOffsets": '{"a":{"0":5,"1":-2}}'}, {A1}),
+        ({"startingTimestamp": "5"}, set()),
+        ({"startingOffsets": "committed", "commitGroup": "g"}, {A1}),
+    ],
+    ids=["default", "one", "time", "not committed"],
 )
 def test_tasks_know_which_ranges_were_to_begin_where_their_logs_do(given: dict[str, str], found: set[TopicPartition]) -> None:
     there = cluster()
     there.times = {A0: OffsetAndTimestamp(8, 100), A1: OffsetAndTimestamp(0, 100)}
+    there.committed = {A0: OffsetAndMetadata(3)}
     settings = options(**given, minPartitions="6")
     pieces = [piece for task in plan_batch(settings, lookup(there, settings)) for piece in task]
     assert len(pieces) == 6

@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
 
+from pyspark.cloudpickle import dumps, loads
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, LongType, MapType, StringType, StructField, StructType
 
 from kafka_async.adapters.spark.source import KafkaDataSource
@@ -32,6 +33,21 @@ PLAIN = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
 def test_a_schema_without_columns_is_refused(reader: str) -> None:
     with pytest.raises(KafkaConfigurationError, match="schema: there are no columns"):
         getattr(KafkaDataSource(PLAIN), reader)(StructType([]))
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, (3, 1.0)),
+        ({"fetchOffset.numRetries": "10", "fetchOffset.retryIntervalMs": "2000"}, (10, 2.0)),
+        ({"fetchOffset.numRetries": "0", "fetchOffset.retryIntervalMs": "10"}, (3, 1.0)),
+    ],
+)
+def test_tasks_look_as_often_as_the_driver_and_not_less_often_than_other_readings(
+    given: dict[str, str], expected: tuple[int, float]
+) -> None:
+    tasks = loads(dumps(KafkaDataSource(PLAIN | given).streamReader(VALUE)))  # type: ignore[no-untyped-call]  # Spark's own
+    assert (tasks.looks, tasks.pause) == expected
 
 
 HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
@@ -89,6 +105,13 @@ def test_the_schema_is_what_the_options_say() -> None:
 def test_strays_are_said_once_and_mean_nothing(caplog: pytest.LogCaptureFixture, reader: str) -> None:
     getattr(KafkaDataSource(PLAIN | {"path": "/data", "inferSchema": "true"}), reader)(VALUE)
     assert [record.getMessage() for record in caplog.records] == ["options that mean nothing to kafka_async: inferSchema, path"]
+
+
+def test_what_plaintext_turns_off_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    off = {"kafka.security.protocol": "PLAINTEXT", "kafka.ssl.truststore.location": "/nowhere/trust.jks"}
+    KafkaDataSource(PLAIN | off).reader(VALUE)
+    told = [record.getMessage() for record in caplog.records]
+    assert told == ["no effect with kafka.security.protocol=PLAINTEXT: kafka.ssl.truststore.location"]
 
 
 @pytest.mark.parametrize("writer", ["writer", "streamWriter"])

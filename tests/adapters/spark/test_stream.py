@@ -9,16 +9,15 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
 
-from attrs import define, evolve, frozen
+from attrs import evolve, frozen
 from pyspark.cloudpickle import dumps, loads
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
-from kafka_async import TopicPartition
+from kafka_async import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from kafka_async.adapters.spark.lag import lag
 from kafka_async.adapters.spark.stream import StreamReader
 from kafka_async.adapters.spark.task import TaskReader
-from kafka_async.adapters.values.decoding import ValueDecoder
 from kafka_async.adapters.values.formats import StringDecoder
 from kafka_async.errors import (
     CoordinatorNotAvailableError,
@@ -30,34 +29,8 @@ from kafka_async.errors import (
     UnknownTopicOrPartitionError,
 )
 
-from .support import A0, A1, B0, Cluster, lookup, options
-
-ALL = ReadAllAvailable()
-A2 = TopicPartition("a", 2)
-
-
-class Query:
-    """Asks a source as Spark does: every offset goes through JSON."""
-
-    def __init__(self, cluster: Cluster, *decoders: ValueDecoder, **given: str) -> None:
-        settings = options(**given)
-        by_part = {decoder.part: decoder for decoder in decoders}
-        tasks = TaskReader(kafka={}, decoders=by_part, names=(), schema=None, fail_on_data_loss=True, poll_timeout_ms=1)
-        self.now = 0.0
-        self.reader = StreamReader(settings, tasks, lookup(cluster, settings), clock=lambda: self.now)
-
-    def latest(self, start: dict[str, Any], limit: Any = ALL) -> dict[str, Any]:
-        self.now += 10.0
-        end: dict[str, Any] = json.loads(json.dumps(self.reader.latestOffset(json.loads(json.dumps(start)), limit)))
-        return end
-
-    def ranges(self, start: dict[str, Any], end: dict[str, Any]) -> dict[TopicPartition, tuple[int, int]]:
-        found = self.reader.partitions(json.loads(json.dumps(start)), json.loads(json.dumps(end)))
-        return {piece.partition: (piece.start, piece.end) for task in found for piece in task.value[0]}
-
-
-def cluster() -> Cluster:
-    return Cluster(logs={A0: (0, 10), A1: (0, 20)})
+from .queries import A2, ALL, Query, cluster, ended
+from .support import A0, A1, B0, Cluster, options
 
 
 def test_a_start_at_the_end_loses_nothing_however_often_spark_asks() -> None:
@@ -86,7 +59,10 @@ def test_the_first_batch_begins_where_it_did_before_a_restart() -> None:
         assert query.ranges(query.reader.initialOffset(), {"a": {"0": 12, "1": 20}} | kept) == {A0: (10, 12)}
 
 
-@pytest.mark.parametrize("kept", ["__initial__/a/0", "__initial__/a/0=x", "__initial__/a/x=1", "__initial__/a/0=1,"])
+@pytest.mark.parametrize(
+    "kept",
+    ["__initial__/a/0", "__initial__/a/0=x", "__initial__/a/x=1", "__initial__/a/0=1,", "__away__/a:1/0=x", "__topics__/a:1/c"],
+)
 def test_a_beginning_that_is_none_is_refused(kept: str) -> None:
     query = Query(cluster())
     with pytest.raises(KafkaConfigurationError, match="checkpoint"):
@@ -96,8 +72,8 @@ def test_a_beginning_that_is_none_is_refused(kept: str) -> None:
 def test_from_the_second_batch_on_offsets_are_those_of_sparks_own_connector() -> None:
     query = Query(cluster(), startingOffsets="earliest")
     first = query.latest(query.reader.initialOffset(), ReadMaxRows(6))
-    assert first == {"a": {"0": 2, "1": 4}, "__initial__/a/0=0,1=0": {}}
-    assert query.latest(first, ReadMaxRows(6)) == {"a": {"0": 4, "1": 8}}
+    assert first == ended({"a": {"0": 2, "1": 4}, "__initial__/a/0=0,1=0": {}})
+    assert query.latest(first, ReadMaxRows(6)) == ended({"a": {"0": 4, "1": 8}})
 
 
 def test_an_end_that_did_not_move_is_the_start_to_the_letter() -> None:
@@ -122,13 +98,104 @@ def test_a_first_batch_of_sparks_own_connector_begins_where_the_options_say() ->
     assert lenient.ranges(lenient.reader.initialOffset(), planned) == {}
 
 
+@pytest.mark.parametrize(
+    ("given", "refused"),
+    [
+        ({}, "a-0, a-1"),
+        ({"startingOffsets": '{"a":{"0":10,"1":-1,"2":-1}}'}, "a-1"),
+        ({"startingOffsets": "committed", "commitGroup": "g"}, "a-0, a-1"),
+        ({"startingTimestamp": "5", "startingOffsetsByTimestampStrategy": "latest"}, "a-0, a-1"),
+        ({"startingTimestamp": "5"}, ""),
+        ({"startingOffsets": '{"a":{"0":10,"1":20,"2":30}}'}, ""),
+    ],
+)
+def test_a_first_batch_of_sparks_own_connector_may_have_begun_before_the_end_that_nothing_has_moved_since(
+    given: dict[str, str], refused: str
+) -> None:
+    there = Cluster(logs={A0: (0, 10), A1: (0, 20), A2: (30, 30)})
+    there.committed = {A0: OffsetAndMetadata(10), A1: OffsetAndMetadata(20)}
+    there.times = {A0: OffsetAndTimestamp(10, 5), A1: OffsetAndTimestamp(20, 5), A2: OffsetAndTimestamp(30, 5)}
+    query, planned = Query(there, **given), {"a": {"0": 10, "1": 20, "2": 30}}
+    if refused:
+        with pytest.raises(DataLossError, match=f"^{refused}: the checkpoint does not say where its first batch begins"):
+            query.ranges(query.reader.initialOffset(), planned)
+    else:
+        assert query.ranges(query.reader.initialOffset(), planned) == {}
+
+
+@pytest.mark.parametrize(
+    ("starting", "begin"),
+    [
+        ({}, 23),
+        ({"startingOffsets": "earliest"}, 0),
+        ({"startingOffsets": '{"a":{"0":2,"1":7}}'}, 7),
+        ({"startingOffsets": '{"a":{"0":2,"1":90}}'}, 23),
+        ({"startingOffsets": '{"a":{"0":2,"1":-2}}'}, 0),
+        ({"startingOffsets": '{"a":{"0":2,"1":-1}}'}, 23),
+        ({"startingTimestamp": "5"}, 23),
+    ],
+)
+@pytest.mark.parametrize("planned_again", [False, True])
+def test_a_partition_that_is_missing_from_a_first_batch_of_sparks_own_connector_begins_where_the_options_say(
+    starting: dict[str, str], begin: int, planned_again: bool
+) -> None:
+    there = Cluster(logs={A0: (0, 12)}, times={A0: OffsetAndTimestamp(2, 5)})
+    planned = {"a": {"0": 12, "1": 23}}
+    with pytest.raises(DataLossError):
+        Query(there, **starting).ranges(Query(there).reader.initialOffset(), planned)
+    query = Query(there, failOnDataLoss="false", **starting)
+    start = query.reader.initialOffset()
+    assert A1 not in query.ranges(start, planned)
+    there.logs[A1] = (0, 25)
+    if planned_again:
+        query.now += 10.0
+        assert query.ranges(start, planned).get(A1) == ((begin, 23) if begin < 23 else None)
+        begin = 23
+    assert query.ranges(planned, query.latest(planned)) == {A1: (begin, 25)}
+
+
+def test_partitions_that_came_after_a_first_batch_of_sparks_own_connector_are_read_with_the_next() -> None:
+    query, planned = Query(cluster(), startingOffsets="earliest"), {"a": {"0": 6}}
+    assert query.ranges(query.reader.initialOffset(), planned) == {A0: (0, 6)}
+    assert query.ranges(planned, query.latest(planned)) == {A0: (6, 10), A1: (0, 20)}
+
+
+@pytest.mark.parametrize("available_now", [False, True])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"startingOffsets": '{"a":{"0":2}}'},
+        {"startingOffsets": '{"a":{"0":2,"1":7}}'},
+        {"startingOffsetsByTimestamp": '{"a":{"0":5}}'},
+        {"startingTimestamp": "5"},
+    ],
+)
+def test_the_start_of_partitions_that_came_after_a_first_batch_of_sparks_own_connector_need_not_be_known(
+    given: dict[str, str], available_now: bool
+) -> None:
+    there = cluster()
+    there.times = {A0: OffsetAndTimestamp(2, 5)}
+    query, planned = Query(there, **given), {"a": {"0": 6}}
+    if available_now:
+        query.reader.prepareForTriggerAvailableNow()
+    for _ in range(2):
+        assert query.ranges(query.reader.initialOffset(), planned) == {A0: (2, 6)}
+    assert query.ranges(planned, query.latest(planned)) == {A0: (6, 10), A1: (0, 20)}
+
+
+def test_the_start_of_each_partition_of_a_first_batch_of_sparks_own_connector_must_be_known() -> None:
+    query = Query(cluster(), startingOffsets='{"a":{"0":2}}')
+    with pytest.raises(KafkaConfigurationError, match="no offset is given for a-1"):
+        query.ranges(query.reader.initialOffset(), {"a": {"0": 6, "1": 9}})
+
+
 def test_new_partitions_are_read_from_their_beginning() -> None:
     there = cluster()
     query = Query(there, subscribePattern="[ab]")
     end = query.latest(query.reader.initialOffset())
     there.logs[B0] = (0, 7)
     after = query.latest(end, ReadMaxRows(100))
-    assert after == {"a": {"0": 10, "1": 20}, "b": {"0": 7}}
+    assert after == ended({"a": {"0": 10, "1": 20}, "b": {"0": 7}})
     assert query.ranges(end, after) == {B0: (0, 7)}
 
 
@@ -180,9 +247,9 @@ def test_an_end_below_what_was_read_is_asked_for_again(times: int, strict: str, 
         if available_now:
             query.reader.prepareForTriggerAvailableNow()
     end = query.latest(start)
-    assert end == {"a": {"0": 15, "1": 20}}
+    assert end == ended({"a": {"0": 15, "1": 20}})
     assert query.ranges(start, end) == {A0: (10, 15)}
-    assert query.reader.reportLatestOffset() == end
+    assert query.reader.reportLatestOffset() == {"a": {"0": 15, "1": 20}}
 
 
 def test_a_first_batch_begins_within_what_the_log_holds() -> None:
@@ -208,7 +275,7 @@ def test_a_partition_that_became_shorter_is_gone_on_from_its_end(caplog: pytest.
     query = Query(there, failOnDataLoss="false")
     start = {"a": {"0": 15, "1": 20}}
     end = query.latest(start)
-    assert end == {"a": {"0": 10, "1": 20}}
+    assert end == ended({"a": {"0": 10, "1": 20}})
     assert query.ranges(start, end) == {}
     assert query.latest(end) == end, "a batch for nothing"
     there.logs[A0] = (0, 12)
@@ -234,192 +301,6 @@ def test_available_now_ends_if_a_partition_became_shorter() -> None:
     end = query.latest(start, ReadMaxRows(7))
     assert query.ranges(start, end) == {}
     assert query.latest(end, ReadMaxRows(7)) == end
-
-
-@pytest.mark.parametrize("size", [7, 25], ids=["shorter", "longer"])
-@pytest.mark.parametrize("limit", [ALL, ReadMaxRows(5)], ids=["all", "limited"])
-def test_a_topic_known_to_be_made_anew_is_read_from_its_beginning(size: int, limit: Any) -> None:
-    there = cluster()
-    query = Query(there, failOnDataLoss="false", startingOffsets="earliest")
-    start = query.latest(query.reader.initialOffset())
-    there.logs, there.ids = {A0: (0, size)}, {"a": 2}
-    taken = []
-    for _ in range(10):
-        end = query.latest(start, limit)
-        if end == start:
-            break
-        ranges = query.ranges(start, end)
-        assert query.ranges(start, end) == ranges, "a batch is what it was when it is planned again"
-        taken += [offset for first, stop in ranges.values() for offset in range(first, stop)]
-        start = end
-    assert taken == list(range(size))
-
-
-def test_a_topic_made_anew_with_the_old_end_offset_is_read_without_waiting_for_more() -> None:
-    there = Cluster(logs={A0: (0, 10)})
-    query = Query(there, failOnDataLoss="false", startingOffsets="earliest")
-    start = query.latest(query.reader.initialOffset())
-    there.ids = {"a": 2}
-    end = query.latest(start)
-    assert query.ranges(start, end) == {A0: (0, 10)}
-    assert Query(there, failOnDataLoss="false").ranges(start, end) == {A0: (0, 10)}, "after a restart too"
-    assert query.latest(end) == end
-    there.logs[A0] = (0, 11)
-    assert query.ranges(end, query.latest(end)) == {A0: (10, 11)}
-
-
-def test_a_topic_made_anew_between_a_look_at_topics_and_its_end_is_read_from_its_beginning() -> None:
-    there = Cluster(logs={A0: (0, 10)})
-    query = Query(there, failOnDataLoss="false", startingOffsets="earliest")
-    start = query.latest(query.reader.initialOffset())
-    there.logs, there.ids = {A0: (0, 7)}, {"a": 2}
-    query.now -= 10.0  # what was heard of topics is not a second old
-    end = query.latest(start)
-    assert query.ranges(start, end) == {A0: (0, 7)}
-    there.logs[A0] = (0, 9)
-    assert query.ranges(end, query.latest(end)) == {A0: (7, 9)}
-
-
-@pytest.mark.parametrize("size", [3, 10, 25], ids=["shorter", "as long", "longer"])
-@pytest.mark.parametrize("moment", ["before the ends", "after the ends", "after the plan"])
-@pytest.mark.parametrize("limit", [ALL, ReadMaxRows(4)], ids=["all", "limited"])
-def test_each_record_of_a_topic_made_anew_is_read_once_whenever_that_happens(moment: str, size: int, limit: Any) -> None:
-    there = Cluster(logs={A0: (0, 10)})
-    query = Query(there, failOnDataLoss="false", startingOffsets="earliest")
-    start = query.latest(query.reader.initialOffset())
-
-    def make_anew() -> None:
-        there.logs, there.ids = {A0: (0, size)}, {"a": 2}
-
-    if moment == "before the ends":
-        make_anew()
-    else:
-        there.logs[A0] = (0, 12)
-    taken: list[int] = []
-    for turn in range(40):
-        query.now -= 10.0 - 0.1  # what is known of topics is not a second old; latest() adds ten seconds
-        end = query.latest(start, limit)
-        if turn == 0 and moment == "after the ends":
-            make_anew()
-        if end != start:
-            for first, stop in query.ranges(start, end).values():
-                if there.ids:  # else they are of the old topic
-                    taken += range(first, stop)
-        if turn == 0 and moment == "after the plan":
-            make_anew()
-        start = end
-    assert taken == list(range(size))
-
-
-@define(eq=False)
-class Vanishing(Cluster):
-    """Topics that are deleted as soon as someone knows where they begin."""
-
-    vanishes: bool = False
-
-    def beginning_offsets(self, partitions: Any, timeout_ms: float | None = None) -> dict[TopicPartition, int]:
-        found = super().beginning_offsets(partitions, timeout_ms)
-        if self.vanishes:
-            self.logs.clear()
-        return found
-
-
-def test_tasks_know_which_topic_their_offsets_are_of() -> None:
-    there = Vanishing(logs={A0: (0, 10)})
-    query = Query(there, failOnDataLoss="false", startingOffsets="earliest")
-    start = query.reader.initialOffset()
-    end = query.latest(start)
-
-    def topics() -> list[Any]:
-        return [piece.topic_id for task in query.reader.partitions(start, end) for piece in task.value[0]]
-
-    assert topics() == [UUID(int=1)]
-    there.vanishes = True
-    assert topics() == [UUID(int=1)], "the task finds out whether it comes back, and as another one"
-
-
-def test_a_partition_that_is_missing_from_one_look_at_topics_is_gone_on_from(caplog: pytest.LogCaptureFixture) -> None:
-    there = cluster()
-    query = Query(there, failOnDataLoss="false", startingOffsets="earliest", subscribePattern="a")
-    start = query.latest(query.reader.initialOffset())
-    gone = there.logs.pop(A1)
-    there.logs[A0] = (0, 12)
-    without = query.latest(start)
-    assert without == {"a": {"0": 12}}
-    assert query.ranges(start, without) == {A0: (10, 12)}
-    there.logs[A1] = gone
-    assert query.latest(without) == without, "a batch for nothing"
-    there.logs[A1] = (0, 23)
-    back = query.latest(without)
-    assert query.ranges(without, back) == {A1: (20, 23)}
-    restarted = Query(there, failOnDataLoss="false", subscribePattern="a")
-    assert restarted.ranges(without, back) == {A1: (20, 23)}, "a batch is what it was when it is planned again"
-    there.logs[A1] = (0, 24)
-    after = query.latest(back)
-    assert query.ranges(back, after) == {A1: (23, 24)}
-    assert after == {"a": {"0": 12, "1": 24}}
-
-
-def restarted(there: Cluster, how: str) -> tuple[Query, dict[str, Any]]:
-    """Return a query that goes on from a checkpoint at the ends of the topics, and that checkpoint."""
-    query, start = Query(there, failOnDataLoss="false", subscribePattern="a"), {"a": {"0": 10, "1": 20}}
-    if how == "a batch is planned again":
-        assert query.ranges({"a": {"0": 7, "1": 20}}, start) == {A0: (7, 10)}
-    else:
-        assert query.latest(start) == start
-    return query, start
-
-
-@pytest.mark.parametrize("how", ["nothing new comes", "a batch is planned again"])
-def test_a_topic_made_anew_after_a_restart_is_read_from_its_beginning_before_a_first_batch_too(how: str) -> None:
-    there = cluster()
-    query, start = restarted(there, how)
-    there.logs, there.ids = {A0: (0, 25), A1: (0, 3)}, {"a": 2}
-    assert query.ranges(start, query.latest(start)) == {A0: (0, 25), A1: (0, 3)}
-
-
-@pytest.mark.parametrize("how", ["nothing new comes", "a batch is planned again"])
-def test_a_partition_that_is_missing_for_a_while_after_a_restart_is_gone_on_from(how: str) -> None:
-    there = cluster()
-    query, start = restarted(there, how)
-    del there.logs[A1]
-    there.logs[A0] = (0, 12)
-    without = query.latest(start)
-    assert query.ranges(start, without) == {A0: (10, 12)}
-    there.logs[A1] = (0, 23)
-    assert query.ranges(without, query.latest(without)) == {A1: (20, 23)}
-
-
-@pytest.mark.parametrize("strict", ["true", "false"])
-@pytest.mark.parametrize("look", range(5))
-def test_one_broker_that_does_not_have_a_partition_ends_nothing_and_loses_nothing(
-    look: int, strict: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    there = cluster()
-    query = Query(there, failOnDataLoss=strict, startingOffsets="earliest", subscribePattern="a")
-    start = query.latest(query.reader.initialOffset())
-    there.logs |= {A1: (0, 25), A2: (0, 7)}
-    there.lacking = [set()] * look + [{A0, A1, A2}]
-    taken: dict[TopicPartition, list[int]] = {A1: [], A2: []}
-    for _ in range(3):
-        end = query.latest(start)
-        for partition, (first, stop) in query.ranges(start, end).items():
-            taken[partition] += range(first, stop)
-        start = end
-    assert taken == {A1: list(range(20, 25)), A2: list(range(7))}
-    assert "going on, since failOnDataLoss is false" not in caplog.text
-
-
-def test_a_partition_that_was_missing_and_belongs_to_another_topic_now_is_read_from_its_beginning() -> None:
-    there = cluster()
-    there.logs[B0] = (0, 7)
-    query = Query(there, failOnDataLoss="false", startingOffsets="earliest", subscribePattern="[ab]")
-    start = query.latest(query.reader.initialOffset())
-    del there.logs[B0]
-    there.logs[A0] = (0, 12)
-    without = query.latest(start)
-    there.logs[B0], there.ids = (0, 9), {"b": 2}
-    assert query.ranges(without, query.latest(without)) == {B0: (0, 9)}
 
 
 def test_every_end_can_be_read_by_what_reads_offsets() -> None:
@@ -452,7 +333,7 @@ def test_the_schema_that_a_stream_began_with_is_kept(part: str) -> None:
     query = Query(there, decoder("id=1,version=1"), startingOffsets="earliest")
     first = query.latest(query.reader.initialOffset())
     entry: dict[str, Any] = {f"__schema__/{part}/id=1,version=1": {}}
-    assert first == {"a": {"0": 10, "1": 20}, "__initial__/a/0=0,1=0": {}} | entry
+    assert first == ended({"a": {"0": 10, "1": 20}, "__initial__/a/0=0,1=0": {}} | entry)
     later = Query(there, decoder("id=2,version=2"))
     assert later.latest(first) == first, "a batch for nothing"
     assert [task.value[1] for task in later.reader.partitions(later.reader.initialOffset(), first)] == 2 * [
@@ -460,9 +341,9 @@ def test_the_schema_that_a_stream_began_with_is_kept(part: str) -> None:
     ]
     there.logs[A0] = (0, 11)
     end = later.latest(first)
-    assert end == {"a": {"0": 11, "1": 20}} | entry
+    assert end == ended({"a": {"0": 11, "1": 20}} | entry)
     there.logs[A0] = (0, 12)
-    assert later.latest({"a": {"0": 11, "1": 20}}) == {"a": {"0": 12, "1": 20}, f"__schema__/{part}/id=2,version=2": {}}
+    assert later.latest({"a": {"0": 11, "1": 20}}) == ended({"a": {"0": 12, "1": 20}, f"__schema__/{part}/id=2,version=2": {}})
     behind = lag({"sources": [{"endOffset": end, "latestOffset": later.reader.reportLatestOffset()}]})
     assert behind is not None
     assert behind.records == 1
@@ -494,11 +375,12 @@ def test_a_topic_that_is_deleted_between_two_looks_at_topics_is_lost_not_waited_
     starts = {query: query.latest(query.reader.initialOffset()) for query in (strict, lenient)}
     del there.logs[B0]
     there.logs[A0] = (0, 15)
-    for query, start in starts.items():
+    for query in starts:
         query.now -= 10.0  # what was heard of topics is not a second old
-        assert query.latest(start) == {"a": {"0": 15, "1": 20}}
-    with pytest.raises(DataLossError, match="b-0 up to offset 7: was read before, but no longer exists"):
-        strict.ranges(first, {"a": {"0": 15, "1": 20}})
+    assert lenient.latest(starts[lenient]) == ended({"a": {"0": 15, "1": 20}, f"__away__/b:{UUID(int=1)}/0=7": {}})
+    for failing in (lambda: strict.latest(starts[strict]), lambda: strict.ranges(first, {"a": {"0": 15, "1": 20}})):
+        with pytest.raises(DataLossError, match="b-0 up to offset 7: was read before, but no longer exists"):
+            failing()
     assert lenient.ranges(first, {"a": {"0": 15, "1": 20}}) == {A0: (10, 15)}
     asked = len(there.waited_ms)
     lenient.now -= 10.0
@@ -511,7 +393,7 @@ def test_a_topic_that_is_deleted_between_end_and_plan_is_lost_not_waited_for() -
     there.logs[B0] = (0, 7)
     strict, lenient = Query(there, subscribePattern="[ab]"), Query(there, subscribePattern="[ab]", failOnDataLoss="false")
     start, end = {"a": {"0": 4, "1": 20}, "b": {"0": 3}}, {"a": {"0": 10, "1": 20}, "b": {"0": 7}}
-    assert strict.latest(start) == lenient.latest(start) == end
+    assert strict.latest(start) == lenient.latest(start) == ended(end)
     del there.logs[B0]
     with pytest.raises(DataLossError, match="b-0 up to offset 3: was read before, but no longer exists"):
         strict.ranges(start, end)
@@ -562,7 +444,7 @@ def test_a_small_batch_waits_for_more_or_for_its_time() -> None:
     there.logs[A0] = (0, 11)
     assert query.latest(end, ReadMinRows(100)) == end
     query.now += 60
-    assert query.latest(end, ReadMinRows(100)) == {"a": {"0": 11, "1": 20}}
+    assert query.latest(end, ReadMinRows(100)) == ended({"a": {"0": 11, "1": 20}})
 
 
 def test_a_topic_that_is_deleted_and_created_again_while_a_small_batch_waits_is_lost() -> None:
@@ -591,7 +473,7 @@ def test_available_now_ends_where_the_topics_ended_when_it_began() -> None:
             break
         taken += sum(stop - first for first, stop in query.ranges(start, end).values())
         start = end
-    assert start == {"a": {"0": 10, "1": 20}}
+    assert start == ended({"a": {"0": 10, "1": 20}})
     assert taken == 30
 
 
@@ -623,7 +505,7 @@ def test_a_topic_that_is_made_anew_under_available_now_is_read_whole_by_the_next
 
     last, first_run = run(Query(there, **given).reader.initialOffset(), moment)
     assert first_run == {A0: [], B0: list(range(10))}
-    assert last == {"b": {"0": 10}}
+    assert {name: ends for name, ends in last.items() if "/" not in name} == {"b": {"0": 10}}
     assert run(last)[1] == {A0: list(range(size)), B0: []}
 
 
@@ -726,6 +608,17 @@ def test_behind_the_last_batch_of_available_now_a_commit_is_tried_for_a_while(
     assert query.latest(end) == end
     assert there.commits == commits
     assert there.asked.count("commit") <= 15
+
+
+def test_behind_the_last_batch_of_available_now_a_commit_is_tried_for_a_while_if_a_partition_is_missing_too() -> None:
+    there = cluster()
+    query = Query(there, commitGroup="g", startingOffsets="earliest", failOnDataLoss="false")
+    query.reader.prepareForTriggerAvailableNow()
+    del there.logs[A1]
+    end = query.latest(query.reader.initialOffset())
+    there.commit_failures = [CoordinatorNotAvailableError("moved")]
+    assert query.latest(end) == end
+    assert there.commits == [{A0: 10}]
 
 
 def test_nothing_is_committed_without_a_group() -> None:

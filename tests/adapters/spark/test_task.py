@@ -16,6 +16,7 @@ from attrs import Factory, define, evolve
 from pyspark.sql.datasource import InputPartition
 
 from kafka_async import OffsetAndMetadata, TopicPartition
+from kafka_async.adapters.ranges.offsets import LOOKS
 from kafka_async.adapters.ranges.planner import OffsetRange, Task
 from kafka_async.adapters.spark.task import TaskReader, input_partitions
 from kafka_async.errors import DataLossError, KafkaTimeoutError, LogTruncationError, OffsetOutOfRangeError
@@ -36,7 +37,7 @@ class Script(Cluster):
     left: dict[TopicPartition, tuple[int, int]] = Factory(dict)
     assigned: list[dict[TopicPartition, tuple[int, int]]] = Factory(list)
     lease_ended: str = ""
-    on_second_look: Callable[[], None] = lambda: None
+    on_next_look: Callable[[], None] = lambda: None
 
     @contextmanager
     def lease(self, kafka: Mapping[str, str]) -> Iterator[Any]:
@@ -87,7 +88,7 @@ def test_a_reader_does_not_show_what_may_be_secret() -> None:
     assert "hunter2" not in repr(tasks)
 
 
-def reader(consumer: Script, *, fail: bool = True, poll_timeout_ms: int = 1) -> TaskReader:
+def reader(consumer: Script, *, fail: bool = True, poll_timeout_ms: int = 1, looks: int = LOOKS) -> TaskReader:
     return TaskReader(
         kafka={},
         decoders={},
@@ -96,7 +97,8 @@ def reader(consumer: Script, *, fail: bool = True, poll_timeout_ms: int = 1) -> 
         fail_on_data_loss=fail,
         poll_timeout_ms=poll_timeout_ms,
         lease=consumer.lease,
-        sleep=lambda seconds: consumer.on_second_look(),
+        looks=looks,
+        sleep=lambda seconds: consumer.on_next_look(),
     )
 
 
@@ -337,19 +339,25 @@ def test_records_of_a_topic_that_was_created_again_since_the_plan_are_not_read(
     assert "a-0, a-1: deleted and created again since this read was planned; its records are left out" in caplog.text
 
 
+@pytest.mark.parametrize("fail", [True, False])
+@pytest.mark.parametrize("looks", [LOOKS, 10])
+@pytest.mark.parametrize("trouble", [(), (KafkaTimeoutError("no records came"),)], ids=["records", "none in time"])
 @pytest.mark.parametrize("behind", [{"ids": {"a": 7}}, {"logs": {A1: (0, 5)}}], ids=["an older topic", "no topic"])
-def test_a_broker_that_is_behind_the_others_costs_no_record(behind: dict[str, Any]) -> None:
-    consumer = script()
+def test_a_broker_that_is_behind_the_others_costs_no_record(
+    behind: dict[str, Any], trouble: tuple[Exception, ...], looks: int, fail: bool
+) -> None:
+    consumer, pauses = script(*trouble), list[None]()
     known = {name: getattr(consumer, name) for name in behind}
     for name, value in behind.items():
         setattr(consumer, name, value)
 
     def catch_up() -> None:
-        for name, value in known.items():
+        pauses.append(None)
+        for name, value in known.items() if len(pauses) == looks - 1 else ():
             setattr(consumer, name, value)
 
-    consumer.on_second_look = catch_up
-    assert read(consumer, PLANNED) == WHOLE
+    consumer.on_next_look = catch_up
+    assert read(consumer, PLANNED, fail=fail, looks=looks, poll_timeout_ms=60_000) == WHOLE
 
 
 def test_a_topic_that_is_created_again_in_the_middle_of_a_task_is_left_out_from_there_on() -> None:

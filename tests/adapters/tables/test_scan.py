@@ -159,6 +159,7 @@ def test_where_a_group_has_committed() -> None:
             found.scan("a", since="committed:biling").count()
 
 
+@pytest.mark.slow  # waits for some seconds
 def test_an_end_beyond_the_log_is_an_error_with_the_offsets() -> None:
     with filled() as found:
         table = found.scan("a", until={0: 110})
@@ -257,6 +258,7 @@ def test_a_broker_that_knows_another_topic_of_the_name_is_asked_again(answers: i
                 found.scan(ranges=ranges).count()
 
 
+@pytest.mark.slow  # waits for some seconds
 def test_a_broker_that_refuses_offsets_that_are_there_is_not_asked_for_ever() -> None:
     """With on_loss="skip": there was nothing to skip."""
     with filled() as found:
@@ -348,6 +350,7 @@ def test_records_that_were_read_before_their_logs_were_truncated(caplog: pytest.
         assert text in caplog.text
 
 
+@pytest.mark.slow  # waits for some seconds
 def test_a_topic_that_was_made_anew_between_two_readings() -> None:
     with filled() as found:
         table, skipping = found.scan("a"), found.scan("a", on_loss="skip")
@@ -362,6 +365,7 @@ def test_a_topic_that_was_made_anew_between_two_readings() -> None:
         assert table.refresh().count() == 200
 
 
+@pytest.mark.slow  # waits for some seconds
 def test_ranges_of_topics_that_are_gone_are_losses() -> None:
     with filled(partitions=2) as found:
         for name in "bc":

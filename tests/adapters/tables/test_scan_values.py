@@ -14,6 +14,7 @@ from kafka_async.adapters.ranges.planner import OffsetRange
 from kafka_async.adapters.tables.sampling import first_values
 from kafka_async.adapters.tables.scan import scan
 from kafka_async.adapters.tables.streams import Opened
+from kafka_async.adapters.values.framed import FEW
 from kafka_async.errors import DeserializationError, KafkaConfigurationError
 from kafka_async.testing import Cluster
 
@@ -53,6 +54,16 @@ def test_what_becomes_of_bad_values(orders: Scanned, on_bad: Any, ids: list[int 
     few = orders.scan("a", values="json", schema=DDL, on_bad=on_bad, columns=["_kafka_offset"])
     assert few.count() == len(ids)
     assert few.to_arrow().num_rows == len(ids)
+
+
+def test_a_bad_value_of_json_keeps_its_other_fields_and_ranges_say_nothing_of_fields(orders: Scanned) -> None:
+    orders.do(lambda cluster: cluster.produce("a", value=b'{"id": "x", "item": "jug"}', partition=0))
+    marked = orders.scan("a", values="json", schema=DDL)
+    row = marked.to_arrow().to_pylist()[4]
+    assert (row["id"], row["item"], row["_corrupt"]) == (None, "jug", b'{"id": "x", "item": "jug"}')
+    unmarked = orders.scan(ranges=marked.ranges, values="json", schema=DDL, on_bad="null", columns=["id", "item"])
+    assert unmarked.to_arrow().to_pylist()[4] == {"id": None, "item": "jug"}
+    assert "id" not in orders.scan(ranges=marked.ranges).schema.names
 
 
 def test_a_bad_value_ends_the_reading_if_that_is_wanted(orders: Scanned) -> None:
@@ -176,6 +187,23 @@ def test_avro_with_a_registry() -> None:
         assert found.scan("a", values="avro", registry=again, columns=["id", "item", "_corrupt"]).to_arrow() == table
         with pytest.raises(KafkaConfigurationError, match="registry: the option 'version' is a text; got NoneType"):
             found.scan("a", values="avro", registry={"url": registry.url, "version": None}).to_arrow()
+
+
+@pytest.mark.parametrize("topics", [["a"], ["a", "b"]])
+def test_a_few_values_without_an_id_are_as_few_whenever_they_are_read_again(topics: list[str]) -> None:
+    schema = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
+    with registry_server() as registry, scanned() as found:
+        for topic in topics:
+            registry.put(f"/subjects/{topic}-value/versions/latest", schema, id=7, version=3)
+            found.do(partial(Cluster.topic, name=topic))
+            found.do(partial(Cluster.produce_many, topic=topic, values=[b"bad"] * (FEW - 2), partition=0))
+        orders = found.scan(*topics, values="avro", registry=registry.url, columns=["id", "_corrupt"])
+        for again in (orders, orders, orders.refresh()):
+            assert again.to_arrow().to_pylist() == [{"id": None, "_corrupt": b"bad"}] * (FEW - 2) * len(topics)
+            assert again.plan().offsets == (FEW - 2) * len(topics)
+        found.do(lambda cluster: cluster.produce_many("a", [b"bad"] * 2, partition=0))
+        with pytest.raises(KafkaConfigurationError, match=f"none of {FEW} values has the id of a schema"):
+            orders.refresh().to_arrow()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -18,10 +18,14 @@ from typing import Any
 
 import pytest
 
+from kafka_async.adapters.ranges.planner import OffsetRange
+from kafka_async.adapters.tables.layout import TableLayout
 from kafka_async.adapters.tables.scan import scan
+from kafka_async.adapters.tables.streams import Job
 from kafka_async.adapters.tables.worker import LARGEST, Parent
-from kafka_async.adapters.tables.workers import error_of
+from kafka_async.adapters.tables.workers import Workers, error_of
 from kafka_async.errors import (
+    ConsumerStoppedError,
     CorruptRecordException,
     DataLossError,
     DeserializationError,
@@ -275,6 +279,27 @@ def test_offsets_of_an_error_of_a_worker_are_those_of_partitions() -> None:
 def test_an_option_that_cannot_be_sent_is_named(large: Scanned) -> None:
     with pytest.raises(KafkaConfigurationError, match="processes: the option trace cannot be sent to another process"):
         large.scan("a", processes=2, trace=lambda event: None).to_arrow()
+
+
+class Sent:
+    """An option that does something when it is sent to a process."""
+
+    def __init__(self, act: Callable[[], None]) -> None:
+        self.act = act
+
+    def __reduce__(self) -> Any:
+        self.act()
+        return int, ()
+
+
+def test_a_scan_that_is_closed_while_its_first_process_is_started_reads_nothing() -> None:
+    before, tasks = children(), [(OffsetRange(A0, 0, 10),), (OffsetRange(A1, 0, 10),)]
+    layout = TableLayout(names=("value",), raw={"value": "value"}, topics=("a",))
+    job = Job(options={"trace": Sent(lambda: workers.stop())}, layout=layout, fails=True)
+    workers = Workers(job, tasks, 2, pytest.fail)
+    with pytest.raises(ConsumerStoppedError, match="the scan was stopped"):
+        list(workers)
+    assert children() == before
 
 
 @pytest.mark.parametrize("given", [0, -1, 1.5, True])

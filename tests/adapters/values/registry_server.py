@@ -14,7 +14,10 @@ from attrs import define, field
 
 @define(eq=False)
 class RegistryServer:
-    """Answers by path: ``(status, body)``, or a list of them to be given one after the other, the last again and again."""
+    """Answers by path: ``(status, body)``, or what returns that, or a list of them to be given one after the other.
+
+    The last one of a list is given again and again.
+    """
 
     url: str = ""
     answers: dict[str, Any] = field(factory=dict)
@@ -36,7 +39,7 @@ class RegistryServer:
         found: Any = self.answers.get(path, self.answers.get(without, (404, b'{"error_code":40403}')))
         if isinstance(found, list):
             found = found.pop(0) if len(found) > 1 else found[0]
-        status, body = found
+        status, body = found() if callable(found) else found
         return status, body
 
 

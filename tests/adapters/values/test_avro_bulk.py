@@ -141,6 +141,7 @@ def decoder_of(schema: Any) -> AvroDecoder:
     return found
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_a_batch_is_read_as_each_of_its_values_is(data: st.DataObject) -> None:
     schema, values = data.draw(record("R"))
@@ -212,6 +213,15 @@ def held(kind: Any, value: Any) -> Any:
     if pa.types.is_binary(kind) and isinstance(value, str):
         return value.encode()  # a default for bytes is written as a text
     return pa.array([value if value is None else float(value)], kind)[0].as_py() if pa.types.is_floating(kind) else value
+
+
+def test_decimals_of_another_precision_are_read_as_whole_batches_and_those_of_another_scale_are_not() -> None:
+    def of(**digits: int) -> Any:
+        money = {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2} | digits
+        return plain(RegisteredSchema({"type": "record", "name": "R", "fields": [{"name": "a", "type": money}]}), "s")[0]
+
+    assert avro_bulk.program(of(), of(precision=12), ["a"]) is not None
+    assert avro_bulk.program(of(), of(scale=3), ["a"]) is None
 
 
 @pytest.mark.parametrize(

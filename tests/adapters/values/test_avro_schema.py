@@ -43,6 +43,7 @@ def types(schema: Any, *references: Any) -> list[str]:
         (logical("long", "local-timestamp-millis"), "TIMESTAMP_NTZ"),
         (logical("bytes", "decimal", precision=6, scale=2), "DECIMAL(6,2)"),
         (logical("fixed", "decimal", name="F", size=4, precision=6), "DECIMAL(6,0)"),
+        (logical("bytes", "decimal", precision=64, scale=2), "DECIMAL(38,2)"),
         (logical("bytes", "decimal"), "BINARY"),  # a logical type without what it needs counts for nothing
         (logical("bytes", "decimal", precision="6"), "BINARY"),
         (logical("string", "uuid"), "STRING"),
@@ -83,6 +84,33 @@ def test_references_are_put_where_they_are_first_used() -> None:
     assert json.dumps(schema).count('"symbols"') == 1
 
 
+INNER = {"type": "enum", "name": "Inner", "symbols": ["A"]}
+OUTER = {**record({"type": "array", "items": [INNER, "null"]}, name="Outer"), "namespace": "a"}
+
+
+@pytest.mark.parametrize("reference", [OUTER, [OUTER, "null"], {"type": OUTER}])
+def test_a_type_within_a_reference_is_put_where_it_is_first_used(reference: Any) -> None:
+    for fields, expected in (
+        (("a.Inner",), ["STRING"]),
+        (("a.Inner", "a.Outer", "a.Inner"), ["STRING", "struct<f0:array<string>>", "STRING"]),
+        (("a.Outer", "a.Inner"), ["struct<f0:array<string>>", "STRING"]),
+    ):
+        schema, _ = plain(RegisteredSchema(record(*fields), (reference,)), "here")
+
+        assert types(record(*fields), reference) == expected
+        assert json.dumps(schema).count('"symbols"') == 1
+
+
+def test_a_type_within_a_reference_may_hold_what_it_is_in() -> None:
+    inner = {**record(["null", "Outer"], name="Inner"), "namespace": "a"}
+    outer = {**record(inner, name="Outer"), "namespace": "a"}
+
+    schema, named = plain(RegisteredSchema(record("a.Inner"), (outer,)), "here")
+
+    assert set(named) == {"R", "a.Inner", "a.Outer"}
+    assert json.dumps(schema).count('"fields"') == 3
+
+
 @pytest.mark.parametrize(
     ("schema", "complaint"),
     [
@@ -90,7 +118,8 @@ def test_references_are_put_where_they_are_first_used() -> None:
         (record(["null"]), "field 'f0' is always null"),
         (record("null"), "field 'f0' is 'null'"),
         (record("Unknown"), "field 'f0' is 'Unknown'"),
-        (record(logical("bytes", "decimal", precision=60)), "DECIMAL(60,0); expected 1 to 38 digits"),
+        (record(logical("bytes", "decimal", precision=60, scale=40)), "DECIMAL(60,40); expected 1 to 38 digits"),
+        (record(logical("bytes", "decimal", precision=2, scale=3)), "DECIMAL(2,3); expected 1 to 38 digits, scale within"),
         (record({"type": "array", "items": "null"}), "take no bytes"),
         (record({"type": "array", "items": record(name="Nothing")}), "take no bytes"),
         (record({"type": "fixed", "name": "F", "size": 0}, {"type": "array", "items": "F"}), "take no bytes"),

@@ -87,6 +87,21 @@ def test_schemas_refer_to_parts_of_themselves_and_to_others() -> None:
     assert described({"$ref": "other.json#/definitions/Day"}, others=(("other.json", other),))[0] == pa.date32()
 
 
+def test_a_reference_is_a_uri_and_leads_through_arrays() -> None:
+    defined = {"Page<a b>": {"type": "integer"}, "50%": {"type": "boolean"}, "a/b/c": {"type": "string"}}
+    day = {"type": "string", "format": "date"}
+    more = {"$defs": {**defined, "List%3CB%3E": day}, "allOf": [{}, {"type": "number"}]}
+
+    assert described({"$ref": "#/$defs/Page%3Ca%20b%3E"}, more=more)[0] == pa.int64()
+    assert described({"$ref": "#/$defs/50%25"}, more=more)[0] == pa.bool_()
+    assert described({"$ref": "#/$defs/a%2Fb~1c"}, more=more)[0] == pa.string()
+    assert described({"$ref": "#/$defs/List%3CB%3E"}, more=more)[0] == pa.date32(), "it may be the name itself"
+    assert described({"$ref": "#/allOf/1"}, more=more)[0] == pa.float64()
+    for nowhere in ("#/allOf/2", "#/allOf/-1", "#/allOf/x"):
+        with pytest.raises(KafkaConfigurationError, match=f"there is nothing at '{nowhere}'"):
+            described({"$ref": nowhere}, more=more)
+
+
 NODE = {"type": "object", "properties": {"left": {"$ref": "#/$defs/Node"}, "right": {"$ref": "#/$defs/Node"}}}
 
 

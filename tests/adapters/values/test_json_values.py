@@ -376,6 +376,7 @@ def test_values_of_a_json_schema_are_read_with_the_id_in_front_or_in_a_header() 
     assert rows(decoder("a INT"), values[:1]) == [(None, values[0])]
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=25)
 def test_a_large_batch_with_some_bad_values_is_read_as_each_of_its_values_is(data: st.DataObject) -> None:

@@ -1,16 +1,20 @@
 """Connections: limits, those that are slow or silent, streams of events."""
 
 import asyncio
+import errno
 import json
+import logging
 import socket
+import struct
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
 
 from kafka_async.adapters.web import Guard, Site, WebServer, live
 from kafka_async.adapters.web import server as limits
+from kafka_async.adapters.web.messages import Reply, WebRequest
 
 from .views import group, part, snapshot
 
@@ -217,3 +221,116 @@ async def test_a_server_that_ends_ends_its_streams() -> None:
     rest = await asyncio.wait_for(reader.read(), 10)
     assert rest == b"retry: 3000\n\n"
     writer.close()
+
+
+# --- the end of a connection, and of the server -----------------------------------------------------------------------------------
+
+
+async def received(client: socket.socket) -> int:
+    """Return how many bytes come before the connection ends."""
+    client.setblocking(False)
+    found = 0
+    async with asyncio.timeout(20):
+        with suppress(ConnectionResetError):
+            while data := await asyncio.get_running_loop().sock_recv(client, 1 << 20):
+                found += len(data)
+    return found
+
+
+async def test_a_server_that_ends_waits_for_no_reader_that_does_not_read() -> None:
+    page, asked = bytes(40 << 20), asyncio.Event()
+
+    def answer(_: WebRequest) -> Reply:
+        asked.set()
+        return Reply(page)
+
+    with socket.socket() as silent:
+        silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        async with asyncio.timeout(20):
+            async with limits.HttpServer(lambda _: None, answer).listening("127.0.0.1", 0) as port:
+                silent.connect(("127.0.0.1", port))
+                silent.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                await asked.wait()
+        assert 0 < await received(silent) < len(page)
+
+
+async def test_a_slow_reader_gets_the_whole_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CLOSE_SECONDS", 0)  # nothing is left for it
+    page = bytes(60_000)
+
+    async def stream(_: WebRequest, writer: asyncio.StreamWriter) -> None:
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # the system keeps next to nothing
+        await limits.write(writer, page)
+
+    async with limits.HttpServer(lambda _: None, lambda _: Reply(b""), {"/": stream}).listening("127.0.0.1", 0) as port:
+        with socket.socket() as slow:
+            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            slow.connect(("127.0.0.1", port))
+            slow.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert await received(slow) == len(page)
+
+
+@pytest.mark.parametrize("turns", range(3, 6))  # one that has only just been accepted is forgotten by asyncio itself
+async def test_a_server_that_ends_ends_connections_that_are_just_coming(turns: int) -> None:
+    with socket.socket() as late:
+        async with asyncio.timeout(20):
+            async with serving() as (_, port):
+                late.connect(("127.0.0.1", port))
+                late.sendall(f"GET /events HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n".encode())
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+        assert await received(late) < 1000
+
+
+async def test_readers_that_go_are_no_errors(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    async with serving() as (server, port):
+        before = len(asyncio.all_tasks())
+        _, scanner = await asyncio.open_connection("127.0.0.1", port)
+        scanner.write(b"GET ")
+        scanner.close()
+        _, page, _ = await open_stream(port)
+        page.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closing resets
+        page.transport.abort()
+        async with asyncio.timeout(20):
+            number = 0
+            while len(asyncio.all_tasks()) > before:
+                number += 1
+                server.show(snapshot(number=number))
+                await asyncio.sleep(0)
+    assert caplog.records == []
+
+
+async def test_a_reader_that_cannot_be_reached_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    """It cannot be made so on one machine: this is what the event loop says when the system answers EHOSTUNREACH."""
+    ended = asyncio.Event()
+
+    async def stream(_: WebRequest, writer: asyncio.StreamWriter) -> None:
+        writer.transport.get_protocol().connection_lost(OSError(errno.EHOSTUNREACH, "no route to host"))
+        try:
+            await limits.write(writer, b"news")
+        finally:
+            ended.set()
+
+    caplog.set_level(logging.WARNING)
+    server = limits.HttpServer(lambda _: None, lambda _: Reply(b""), {"/": stream})
+    async with asyncio.timeout(20), server.listening("127.0.0.1", 0) as port:
+        await send(port, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await ended.wait()
+    assert caplog.records == []
+
+
+async def test_one_that_cannot_be_reached_before_it_has_asked_is_gone() -> None:
+    reader = asyncio.StreamReader()
+    reader.set_exception(OSError(errno.EHOSTUNREACH, "no route to host"))
+    with pytest.raises(ConnectionError):
+        await limits.read(reader, 1.0)
+
+
+async def test_a_file_that_is_missing_is_our_fault(caplog: pytest.LogCaptureFixture) -> None:
+    def answer(_: WebRequest) -> Reply:
+        raise FileNotFoundError("page.js")
+
+    async with limits.HttpServer(lambda _: None, answer).listening("127.0.0.1", 0) as port:
+        assert (await get(port, "/page.js"))[0] == 500
+    assert "a request could not be answered" in caplog.text

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from kafka_async.adapters.monitor import Age, BrokerView, Certainty, Snapshot, Status
+from kafka_async.adapters.monitor import Age, BrokerView, Certainty, MemberView, Snapshot, Status
 from kafka_async.adapters.web.messages import RefusedRequest, Reply, WebRequest
 from kafka_async.adapters.web.site import LastSeen, Site
 
@@ -212,6 +212,10 @@ class Page(HTMLParser):
         super().__init__()
         self.found: list[tuple[str, dict[str, str | None]]] = []
         self.text = ""
+        self.items: list[str] = []
+        """Of a list."""
+        self.texts: dict[str, str] = {}
+        """Under the ids of the elements."""
         self._open: list[str] = []
         self.feed(text)
         self.close()
@@ -221,6 +225,10 @@ class Page(HTMLParser):
         self.found.append((tag, dict(attrs)))
         if tag not in ("meta", "link", "polyline"):
             self._open.append(tag)
+        if tag == "li":
+            self.items.append("")
+        if (name := dict(attrs).get("id")) is not None:
+            self.texts[name] = ""
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.found.append((tag, dict(attrs)))
@@ -230,6 +238,15 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.text += data
+        if self._open[-1:] == ["li"]:
+            self.items[-1] += data
+        elif self._open and (name := self._last_with_id()) is not None:
+            self.texts[name] += data
+
+    def _last_with_id(self) -> str | None:
+        """Return the id of the element that was opened last, if it is open and has one."""
+        tag, attributes = self.found[-1]
+        return attributes.get("id") if tag == self._open[-1] else None
 
     def all(self, tag: str) -> list[dict[str, str | None]]:
         return [attributes for name, attributes in self.found if name == tag]
@@ -358,8 +375,45 @@ def test_a_page_is_told_everything_first_and_then_what_changed() -> None:
     told = event(ALL, now)
     assert [(row["key"], row["status"]) for row in told["rows"]] == [("billing", "OK")]
     assert told["gone"] == ["audit"]
-    assert told["summary"] == "3 groups: 1 WARN, 1 UNKNOWN, 1 OK"
+    assert told["texts"]["summary"] == "3 groups: 1 WARN, 1 UNKNOWN, 1 OK"
     assert told["rows"][0]["cells"]["lag"] == "90"
+
+
+DOWN = BrokerView(node_id=2, address="b2:9092", rack=None, leads=0, age_seconds=9.0, note="<no answer>")
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        ALL,
+        snapshot(),
+        snapshot(*(group(f"g{number}", part("t", 0)) for number in range(10_000))),
+        evolve(ALL, cluster=evolve(ALL.cluster, brokers=(DOWN,), leaderless=(STOPPED.partitions[0].partition,))),
+    ],
+    ids=["as it was", "no groups", "many groups", "a broker down"],
+)
+def test_a_page_that_is_open_says_what_one_says_that_is_loaded(now: Snapshot) -> None:
+    loaded = page("/", now).texts
+    texts = event(ALL, now)["texts"]
+    assert texts == {name: text for name, text in loaded.items() if name in ("cluster", "summary", "others")}
+    assert len(texts) == 3
+    found = now.find("audit")
+    if found is not None:
+        assert event(ALL, now, group="audit")["texts"] == {"cluster": page("/groups/audit", now).texts["cluster"]}
+
+
+@pytest.mark.parametrize(
+    ("members", "texts"),
+    [
+        ((), ["There are none."]),
+        (None, ["It is not known which there are."]),
+        ((MemberView(member_id="m", owner="a@b", partitions=()),), ["a@b: no partitions"]),
+        (FINE.members, ["worker@10.0.0.1: log-0"]),
+    ],
+)
+def test_members_that_come_and_go_are_told(members: Any, texts: list[str]) -> None:
+    now = snapshot(evolve(FINE, members=members))
+    assert event(ALL, now, group="audit")["members"] == page("/groups/audit", now).items == texts
 
 
 def test_the_page_of_a_group_is_told_about_its_partitions() -> None:
@@ -371,7 +425,8 @@ def test_the_page_of_a_group_is_told_about_its_partitions() -> None:
 def test_the_page_of_a_group_that_is_gone_says_so_and_keeps_no_number() -> None:
     names = {attributes["data-fact"] for attributes in page("/groups/billing").all("dd") if "data-fact" in attributes}
     told = event(ALL, snapshot(FINE), group="billing")
-    assert (told["rows"], told["all"]) == ([], True)
+    assert (told["rows"], told["all"], told["members"]) == ([], True, ["There are none."])
+    assert told["trend"] == {"points": "", "label": "no trend yet"}
     assert told["facts"] == dict.fromkeys(names, "-") | {"status": "gone", "notes": "the group is gone"}
 
 

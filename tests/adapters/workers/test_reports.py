@@ -10,9 +10,10 @@ from kafka_async.adapters.workers.reports import CannotRun, Report, read_line, r
 class Consumer:
     """A consumer as far as a report looks at it."""
 
-    def __init__(self, *, assigned_once: bool = True, alive: bool = True) -> None:
+    def __init__(self, *, assigned_once: bool = True, alive: bool = True, reads: bool = True) -> None:
         self.assigned_once = assigned_once
         self.alive = alive
+        self.reads = reads
 
     def metrics(self) -> dict[str, dict[str, float]]:
         return {
@@ -22,7 +23,7 @@ class Consumer:
 
 
 def test_a_report_comes_as_it_was_sent() -> None:
-    report = report_of([("billing-1", Consumer())], 1000)
+    report = report_of([("billing-1", Consumer(), True)], 1000)
     assert (report.assigned_once, report.alive, report.rss) == (True, True, 1000)
     ((client_id, points),) = report.measured
     assert client_id == "billing-1"
@@ -45,11 +46,26 @@ def test_a_refusal_comes_as_it_was_sent() -> None:
         ([Consumer(assigned_once=False)], False, True),
         ([Consumer(), Consumer(assigned_once=False)], False, True),
         ([Consumer(), Consumer(alive=False)], True, False),
+        ([Consumer(), Consumer(assigned_once=False, reads=False)], True, True),
+        ([Consumer(assigned_once=False), Consumer(assigned_once=False, reads=False)], False, True),
+        ([Consumer(assigned_once=False, reads=False)], False, True),
+        ([Consumer(reads=False)], True, True),
+        ([Consumer(), Consumer(assigned_once=False, alive=False, reads=False)], True, False),
     ],
-    ids=["no consumer yet", "one without partitions", "one of two without", "one that cannot recover"],
+    ids=[
+        "no consumer yet",
+        "one without partitions",
+        "one of two without",
+        "one that cannot recover",
+        "one that only asks, beside one with partitions",
+        "one that only asks, beside one without",
+        "one that has not subscribed yet",
+        "one that has unsubscribed",
+        "one that only asks, and cannot recover",
+    ],
 )
 def test_a_process_is_as_far_as_its_last_consumer(consumers: list[Consumer], assigned_once: bool, alive: bool) -> None:
-    report = report_of([("", each) for each in consumers], 0)
+    report = report_of([("", each, each.reads) for each in consumers], 0)
     assert (report.assigned_once, report.alive) == (assigned_once, alive)
 
 

@@ -111,6 +111,16 @@ def test_a_program_that_cannot_run_ends_all() -> None:
     assert scene.news() == "the program cannot run: no module named 'main'"
 
 
+def test_a_program_that_cannot_be_imported_for_a_moment_ends_none_that_work() -> None:
+    scene = Scene.of(4)
+    scene.report(1, 2, 3)
+    scene.exit(4, code=-9)
+    assert scene.step(scene.wait) == ["start 4"]
+    assert scene.exit(4, code=2, refused="no module named 'billing.rates'") == []
+    assert scene.step(scene.wait) == ["start 4"]
+    assert scene.team.exit_code == 0
+
+
 def test_a_wrong_option_after_hours_is_a_failure_like_others() -> None:
     scene = Scene.of()
     scene.report(1, 2)
@@ -145,6 +155,21 @@ def test_a_broker_that_cannot_be_reached_is_waited_for() -> None:
         assert scene.wait in (1, 2, 4, 8, 16, 30)
         assert scene.step(scene.wait) == ["start 1", "start 2"]
     assert "worker 1 has ended after 0 s (NoBrokersAvailable); it starts again in 30.0 s" in scene.news()
+
+
+def test_one_that_lost_its_brokers_after_it_ran_for_long_comes_back_soon() -> None:
+    scene = Scene.of(1)
+    refused = CannotRun("NoBrokersAvailable", for_now=True)
+    for _ in range(4):
+        scene.report(1)
+        scene.team.exited(scene.slot(1), 75, scene.now, jitter=0.0, refused=refused)
+        scene.step(scene.wait)
+    scene.report(1)
+    scene.step(59)
+    scene.report(1)
+    scene.step(59)
+    scene.team.exited(scene.slot(1), 75, scene.now, jitter=0.0, refused=refused)
+    assert scene.wait == 1
 
 
 def test_failures_between_which_one_ran_are_not_in_a_row() -> None:

@@ -11,7 +11,7 @@ import pytest
 from attrs import Factory, define
 
 from kafka_async import OffsetAndMetadata, TopicPartition
-from kafka_async.errors import TopicAuthorizationFailedError
+from kafka_async.errors import CoordinatorLoadInProgressError, TopicAuthorizationFailedError
 from kafka_async.testing.simulation import FakeCluster
 from kafka_async.trace import Fault, Recovered, TraceEvent, Unassigned
 from kafka_async.wire import Api
@@ -134,6 +134,28 @@ async def test_a_seek_back_counts_although_the_answer_to_the_commit_before_it_is
         await seek(consumer, one)
         assert len(await read_values(consumer, 5)) == 5
     assert cluster.committed == {("g", one): 5}, "the rest is still to be read again"
+
+
+@pytest.mark.parametrize("hindered", [False, True], ids=["not sent yet", "tried again"])
+@virtual
+async def test_a_commit_of_one_partition_leaves_the_auto_commit_of_others_alone(hindered: bool) -> None:
+    cluster, one, two = two_partitions()
+    told = CommitRecorder()
+    async with consumer_on(cluster, **GROUP, auto_commit_interval_ms=1_000, interceptors=(told,)) as consumer:
+        consumer.assign([one, two])
+        consumer.pause(two)
+        assert len(await read_values(consumer, 2, one)) == 2
+        consumer.resume(two)
+        assert len(await read_values(consumer, 10, two)) == 10
+        await anyio.sleep(2)
+        if hindered:
+            cluster.control(Api.OFFSET_COMMIT, lambda broker, request: CoordinatorLoadInProgressError.errno)
+        await consumer.getmany(max_records=1)  # begins to commit, and finds a record, so that nothing else runs
+        await consumer.commit({one: 1})
+        await anyio.sleep(1)
+        assert cluster.committed == {("g", one): 1, ("g", two): 10}, "the application has the last word about its partition"
+        assert told.offsets == [{one: 2, two: 10}, {one: 1}]
+        await consumer.commit({one: 3, two: 10})
 
 
 @virtual

@@ -1,8 +1,10 @@
 """Commits that the application asks for, and those of ``process``: what is raised, and what is returned instead."""
 
+import itertools
+
 import pytest
 
-from kafka_async import ConsumerConfig, KafkaConsumer, TopicPartition
+from kafka_async import ConsumerConfig, KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka_async.application.parts import Parts, assemble
 from kafka_async.errors import (
     CommitFailedError,
@@ -125,3 +127,27 @@ async def test_a_commit_needs_a_group_and_partitions_that_were_assigned() -> Non
         refused = await parts.commits.commit_once({other: 1, ONE: 1})
     assert {tp: type(error) for tp, error in refused.items()} == {other: CommitFailedError}
     assert cluster.committed[GROUP, ONE] == 1
+
+
+@virtual
+async def test_an_offset_that_is_the_position_is_committed_with_its_leader_epoch_and_no_other_one() -> None:
+    _, _, consumer = member()
+    async with consumer:
+        assert len(await read_values(consumer, 3)) == 3
+        for wanted, epoch in ((1, 0), ((1, "note"), 0), (OffsetAndMetadata(1, "", 7), 7)):
+            await consumer.commit({ONE: wanted, TWO: 0})
+            one, two = (await consumer.committed_offsets(ONE, TWO)).values()
+            assert two == OffsetAndMetadata(0), "that epoch is not known to be the one before this offset"
+            assert one is not None
+            assert one.leader_epoch == epoch
+
+
+@virtual
+async def test_committed_offsets_and_look_ups_answer_in_the_order_asked() -> None:
+    _, _, consumer = member()
+    async with consumer:
+        await consumer.commit({ONE: 1})
+        for order in itertools.permutations((ONE, TWO, THREE)):
+            assert [*await consumer.committed_offsets(*order)] == [*order]
+            assert [*await consumer.beginning_offsets(order)] == [*order]
+            assert [*await consumer.offsets_for_times(dict.fromkeys(order, 0))] == [*order]

@@ -104,6 +104,16 @@ def test_nothing_below_what_is_committed_or_on_its_way_is_fresh() -> None:
     assert world.commits.fresh(at(a=9)) == at(a=9), "it may fail"
 
 
+def test_a_later_commit_of_a_partition_stays_booked_though_the_answer_to_an_earlier_one_is_seen_after_it() -> None:
+    world = World()
+    earlier, later = world.begin(Why.INTERVAL, a=7, b=3), world.begin(Why.CALLER, a=5)
+    for commit in (earlier, later):
+        commit.call.resolve({})
+    for commit in (later, earlier):
+        world.commits.end(commit)
+    assert (world.stored(A), world.stored(B)) == ((5, 5), (3, 3))
+
+
 @pytest.mark.parametrize("why", list(Why))
 def test_what_was_committed_is_booked_and_heard_of_and_what_was_refused_is_neither(why: Why) -> None:
     hearing = Hearing()

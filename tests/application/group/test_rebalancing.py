@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
 from functools import partial
 from itertools import pairwise
 from typing import Any, Final
@@ -11,7 +12,7 @@ import anyio
 import pytest
 from attrs import Factory, define
 
-from kafka_async import ConsumerRebalanceListener, ConsumerState, TopicPartition
+from kafka_async import ConsumerInterceptor, ConsumerRebalanceListener, ConsumerState, TopicPartition
 from kafka_async.application.committing.auto_commit import PATIENCE
 from kafka_async.errors import ConsumerStoppedError
 from kafka_async.testing.simulation import HANG, FakeBroker, FakeCluster
@@ -253,6 +254,53 @@ async def test_a_member_that_leaves_while_the_commit_is_under_way_leaves_in_orde
         for partition, offsets in whole(stays, comes).items():
             assert sorted(set(offsets)) == list(range(len(set(offsets)))), partition
             assert leave == "unsubscribe" or len(offsets) == len(set(offsets)), partition
+
+
+class Ending(ConsumerInterceptor):
+    """The first task that tells it of a commit fails there, or is cancelled."""
+
+    def __init__(self, *, fails: bool) -> None:
+        self.fails, self.ended = fails, anyio.Event()
+        self.scope: ContextVar[anyio.CancelScope] = ContextVar("scope")
+        """Of the task that calls."""
+
+    async def on_commit(self, offsets: object) -> None:
+        if not self.ended.is_set():
+            self.ended.set()
+            await anyio.sleep(1)
+            if self.fails:
+                raise ZeroDivisionError
+            self.scope.get().cancel()
+            await anyio.sleep_forever()
+
+
+@pytest.mark.parametrize("fails", [True, False])
+@both
+@virtual
+async def test_a_rebalance_in_which_the_read_of_one_task_ends_is_carried_on_by_that_of_another(protocol: str, fails: bool) -> None:
+    w = world(protocol)
+    ending = Ending(fails=fails)
+
+    async def read() -> None:
+        with anyio.CancelScope() as scope:
+            ending.scope.set(scope)
+            with suppress(ZeroDivisionError):
+                await stays.consumer.getone()
+
+    async def come() -> None:
+        async with w.member():
+            await anyio.sleep_forever()
+
+    async with w.member(interceptors=(ending,), auto_commit_interval_ms=600_000) as stays, anyio.create_task_group() as tasks:
+        for partition in w.partitions:
+            w.cluster.produce(partition, b"x")
+        await until_reads(stays)
+        for task in (read, read, come):
+            tasks.start_soon(task)
+        with anyio.fail_after(15):
+            await ending.ended.wait()
+            await until(lambda: len(stays.consumer.assignment()) == 2)
+        tasks.cancel_scope.cancel()
 
 
 @define(eq=False)

@@ -21,7 +21,7 @@ def test_each_metric_is_described_and_nothing_else() -> None:
     for requests in (metrics.requests, share.requests):
         requests(RequestSent(now=0.0, node="host:9092 (id 0)", api="Fetch", version=0, correlation_id=0, size=0))
     groups = metrics.snapshot(0.0, lags={ORDERS: 0}, consumed={ORDERS: 0}, stopped=0, bytes_consumed=0, polled_at=0.0)
-    shared = share.snapshot(0.0, Counts(), None)
+    shared = share.snapshot(0.0, Counts(), None, 0)
     assert shared.pop("consumer-metrics").keys() < groups["consumer-metrics"].keys()
     found = groups | shared | {PROCESSING: NOTHING.metrics()}
 

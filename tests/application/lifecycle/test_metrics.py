@@ -380,6 +380,40 @@ def test_heartbeats_are_counted_and_timed_in_either_protocol() -> None:
     assert numbers["heartbeat-response-time-max"] == 200
 
 
+def silence(metrics: Metrics, now: float) -> float:
+    return group(metrics, now, COORDINATOR)["last-heartbeat-seconds-ago"]
+
+
+@pytest.mark.parametrize("api", ["JoinGroup", "SyncGroup"])
+def test_a_member_that_waits_for_others_to_join_misses_no_heartbeat(api: str) -> None:
+    metrics = counted(received(10.0, api="Heartbeat"), sent(11.0, api=api))
+    assert isnan(silence(metrics, 100.0))
+    metrics.requests(received(101.0, api=api))
+    assert silence(metrics, 103.0) == 2
+    metrics.requests(sent(110.0, api=api))
+    assert isnan(silence(metrics, 115.0))
+    metrics.requests(RequestFailed(now=120.0, node="a:9092 (id 1)", api=api, error=OSError("gone")))
+    assert silence(metrics, 150.0) == 49
+
+
+def test_heartbeats_that_are_due_while_others_join_are_missed_if_they_are_not_answered() -> None:
+    metrics = counted(received(10.0, api="Heartbeat"), sent(11.0, api="JoinGroup"), sent(13.0, api="Heartbeat"))
+    assert silence(metrics, 50.0) == 40
+    metrics.requests(received(51.0, api="Heartbeat"))
+    assert silence(metrics, 53.0) == 2
+
+
+def test_the_answer_to_a_heartbeat_that_was_sent_before_does_not_have_others_expected() -> None:
+    metrics = counted(sent(10.9, api="Heartbeat"), sent(11.0, api="JoinGroup"), received(11.1, api="Heartbeat"))
+    assert isnan(silence(metrics, 100.0))
+
+
+def test_a_late_answer_to_what_joins_makes_no_member() -> None:
+    metrics = counted(received(10.0, api="Heartbeat"), sent(11.0, api="JoinGroup"), moved(12.0, "JOINING", "UNSUBSCRIBED"))
+    metrics.requests(received(60.0, api="JoinGroup"))
+    assert isnan(silence(metrics, 100.0))
+
+
 def test_commits_that_failed_are_counted() -> None:
     refused = CommitFailed(now=1.0, partitions=frozenset((ORDERS,)), error=ValueError("no"))
     numbers = group(counted(sent(0.0), refused, refused), 10.0, COORDINATOR)

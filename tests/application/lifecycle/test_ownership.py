@@ -14,6 +14,7 @@ class Reads:
     """Reads alone."""
 
     over: bool = False
+    failed: bool = False
     failed_for_good: bool = False
     stalled: bool = False
     given: float = 0.0
@@ -37,11 +38,14 @@ def test_nothing_else_reads_while_something_reads_alone_and_once_it_failed_the_n
         guard.check_readable()
     assert (guard.reads_alone, guard.to_finish(), guard.has_failed, guard.stalled) == (reads, reads, False, False)
     assert guard.metrics() == reads.metrics()
+    reads.failed = True
+    assert (guard.has_failed, guard.failed_for_good) == (True, False)
     reads.failed_for_good = reads.over = True
-    assert (guard.reads_alone, guard.to_finish(), guard.has_failed) == (None, None, True)
+    assert (guard.reads_alone, guard.to_finish(), guard.has_failed, guard.failed_for_good) == (None, None, True, True)
     guard.check_readable()
     assert guard.occupant is None
     assert not guard.has_failed
+    assert not guard.failed_for_good
     assert guard.metrics() == {}
 
 

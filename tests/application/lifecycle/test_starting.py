@@ -21,9 +21,10 @@ from kafka_async.errors import (
     NoBrokersAvailable,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
+    UnreleasedInstanceIdError,
     UnsupportedVersionError,
 )
-from kafka_async.testing.simulation import HANG, KAFKA_4_3, Drop, FakeCluster
+from kafka_async.testing.simulation import HANG, KAFKA_4_3, LOSE, Drop, FakeCluster
 from kafka_async.testing.simulation.config_admin import BrokerSettings
 from kafka_async.trace import ConnectionOpened, TraceEvent
 from kafka_async.wire import Api
@@ -145,11 +146,11 @@ async def test_names_that_are_not_there_yet_are_tried_again_as_long_as_wished(ti
 
 @virtual
 async def test_a_name_server_that_does_not_answer_is_asked_again_as_long_as_wished(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def getaddrinfo(host: str, port: int, **options: Any) -> list[Any]:
+    async def addresses(host: str, port: int) -> list[Any]:
         await anyio.sleep_forever()
         raise AssertionError
 
-    monkeypatch.setattr(anyio, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr("kafka_async.network.transport.look_up_addresses", addresses)
     options: Any = {"bootstrap_servers": "b0:9092", "bootstrap_resolve_timeout_ms": 60_000, "default_api_timeout_ms": 600_000}
     with pytest.raises(NoBrokersAvailable, match="b0:9092: the name was not resolved within") as caught:
         await KafkaConsumer("t", **options).start()
@@ -165,13 +166,13 @@ async def test_canonical_names_are_taken_when_they_are_there_and_anew_when_all_b
     seen: list[TraceEvent] = []
     hosts: list[str] = []  # for which "alias" stands, and that can be reached
 
-    async def getaddrinfo(host: str, port: int, **options: Any) -> list[Any]:
+    async def addresses(host: str, port: int) -> list[Any]:
         if not hosts:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.1", port))]
+        return [(socket.AF_INET, "10.0.0.1", port)]
 
-    async def getnameinfo(address: tuple[str, int], flags: int = 0) -> tuple[str, str]:
-        return hosts[0], str(address[1])
+    async def name(ip: str, port: int) -> str:
+        return hosts[0]
 
     async def connect(host: str, port: int, *, timeout: float, attempt: int) -> Any:
         if not hosts:
@@ -180,8 +181,8 @@ async def test_canonical_names_are_taken_when_they_are_there_and_anew_when_all_b
             raise KafkaConnectionError(f"{host}:{port}: Connection refused")
         return await cluster.network(hosts[0], port, timeout=timeout, attempt=attempt)
 
-    monkeypatch.setattr(anyio, "getaddrinfo", getaddrinfo)
-    monkeypatch.setattr(anyio, "getnameinfo", getnameinfo)
+    monkeypatch.setattr("kafka_async.network.transport.look_up_addresses", addresses)
+    monkeypatch.setattr("kafka_async.network.transport.look_up_name", name)
     lookup: Any = "resolve_canonical_bootstrap_servers_only"
     options: Any = {"bootstrap_servers": "alias:9092", "client_dns_lookup": lookup, "bootstrap_resolve_timeout_ms": 60_000}
     consumer = KafkaConsumer("t", transport_factory=connect, auto_offset_reset="earliest", trace=seen.append, **options)
@@ -255,6 +256,30 @@ async def test_start_gets_over_a_connection_that_is_cut_once(api: Api) -> None:
     async with consumer_on(cluster, "t") as consumer:
         assert consumer.assignment() == set(tps)
     assert anyio.current_time() < 1
+
+
+@virtual
+@pytest.mark.parametrize("instance", [None, "i"])
+async def test_start_gets_over_a_join_whose_answer_is_lost(instance: str | None) -> None:
+    """The coordinator knows the member already, and lets nobody join under an instance id that is in use."""
+    cluster, tps = filled()
+    cluster.control(Api.CONSUMER_GROUP_HEARTBEAT, lambda broker, request: LOSE)
+    async with consumer_on(cluster, "t", group_id="g", group_protocol="consumer", group_instance_id=instance) as consumer:
+        assert consumer.assignment() == set(tps)
+    assert anyio.current_time() < 10
+
+
+@virtual
+async def test_start_fails_under_an_instance_id_that_another_member_has_and_costs_that_one_nothing() -> None:
+    cluster, tps = filled(3)
+    options: dict[str, Any] = {"group_id": "g", "group_protocol": "consumer", "group_instance_id": "i"}
+    async with consumer_on(cluster, "t", **options) as first:
+        with pytest.raises(UnreleasedInstanceIdError, match="'i'"):
+            await consumer_on(cluster, "t", **options).start()
+        assert first.assignment() == set(tps)
+        assert await read_values(first, 3) == numbers(3)
+    async with consumer_on(cluster, "t", **options) as second:
+        assert second.assignment() == set(tps)
 
 
 @virtual

@@ -8,13 +8,13 @@ from typing import Any
 import anyio
 import pytest
 
-from kafka_async import ConsumerState, ShareConsumer, TopicPartition
+from kafka_async import ConsumerState, KafkaConsumer, ShareConsumer, TopicPartition
 from kafka_async.errors import (
     ConsumerStoppedError,
     IllegalStateError,
     KafkaConnectionError,
 )
-from kafka_async.testing import Cluster
+from kafka_async.testing import HANG, Api, Cluster
 from kafka_async.testing.simulation import FakeCluster
 from kafka_async.testing.simulation.waking import TIMESTAMP
 
@@ -114,7 +114,7 @@ def _end(cluster: FakeCluster) -> None:
 async def test_who_leaves_at_the_moment_when_the_coordinator_moves_leaves_at_the_new_one(
     kind: str, trouble: Callable[[FakeCluster], None], leave: str
 ) -> None:
-    """Otherwise the partitions would have no reader for a session."""
+    """Otherwise the partitions would have no reader for a session. What was consumed is stored there before."""
     cluster, (tp,) = filled(size=2)
     cluster.move_leader(tp, 1)
     member: Consumer | ShareConsumer[Any, Any]
@@ -126,7 +126,7 @@ async def test_who_leaves_at_the_moment_when_the_coordinator_moves_leaves_at_the
             while not member.statistics().assignment:
                 await member.getmany(timeout_ms=500)
     else:
-        member = consumer_on(cluster, "t", group_id="g", group_protocol=kind, enable_auto_commit=False)
+        member = consumer_on(cluster, "t", group_id="g", group_protocol=kind, auto_commit_interval_ms=3_600_000)
         await member.start()
         await read_values(member, 20)
     assert len(cluster.groups.members("g")) == 1
@@ -141,6 +141,7 @@ async def test_who_leaves_at_the_moment_when_the_coordinator_moves_leaves_at_the
         await anyio.sleep(5)  # nobody waits for the answer
     assert anyio.current_time() - before < 10
     assert cluster.groups.members("g") == []
+    assert kind == "share" or cluster.committed["g", tp] == 20
     await member.stop()
 
 
@@ -293,3 +294,33 @@ async def test_a_member_whose_connections_carry_nothing_any_more_leaves_by_anoth
     kit.half_open()
     await consumer.stop(timeout_ms=timeout_ms)
     assert not kit.members("g")
+
+
+@pytest.mark.parametrize("kind", [KafkaConsumer, ShareConsumer])
+@pytest.mark.parametrize("timeout_ms", [None, 10])
+@virtual
+async def test_a_stop_while_a_failed_start_is_being_undone_stops_for_good(kind: Any, timeout_ms: int | None) -> None:
+    """A service that tries again would start what was stopped."""
+    cluster = Cluster()
+    cluster.topic("t", partitions=1)
+    consumer = kind("t", group_id="g", **cluster.options())
+
+    async def start() -> None:
+        with anyio.move_on_after(1):
+            await consumer.start()
+
+    for api in (Api.SHARE_GROUP_HEARTBEAT, Api.CONSUMER_GROUP_HEARTBEAT):
+        cluster.control(api, lambda _broker, _request: HANG, keep=True)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(start)
+        with anyio.fail_after(5):
+            while consumer.state is not ConsumerState.CLOSED:  # noqa: ASYNC110 - as a health check does
+                await anyio.sleep(0.01)
+        with pytest.raises(IllegalStateError):
+            await consumer.start()
+        await consumer.stop(timeout_ms=timeout_ms)
+        assert consumer.state is ConsumerState.CLOSED
+    with pytest.raises(ConsumerStoppedError):
+        await consumer.start()
+    assert consumer.state is ConsumerState.CLOSED
+    await consumer.stop()

@@ -7,10 +7,11 @@ import pytest
 
 from kafka_async import ConsumerRecord, KafkaConsumer, ShareConsumer
 from kafka_async.application.processing.capacity import Room
+from kafka_async.application.processing.work import step_of
 from kafka_async.testing import Cluster
 from tests.application.support import virtual
 
-from .support import TP, record, records, work
+from .support import OTHER, TP, record, records, work
 
 
 def large(offset: int, size: int) -> ConsumerRecord[Any, Any]:
@@ -50,6 +51,16 @@ def test_what_is_done_gives_its_bytes_back() -> None:
     assert some.intake().limit == 4
     some.succeeded(first, 0.0)
     assert some.intake().limit == 5
+
+
+def test_one_large_record_takes_nothing_of_the_bound_in_records() -> None:
+    """Each partition that held none got one more although room was full, and a read was made for each record that was done."""
+    some = work(most=Room(10, 10_000))  # type: ignore[arg-type]  # a number would be one of records
+    some.assign(TP)
+    some.assign(OTHER)
+    some.receive(TP, [large(0, 2_000), *records(range(1, 10))], 0.0)
+    intake = some.intake()
+    assert (intake.limit, intake.step, intake.most) == (0, step_of(10), 10)
 
 
 def test_the_records_done_ahead_are_limited_whatever_one_intake_could_bring() -> None:

@@ -129,6 +129,7 @@ def do(deed: str, variable: ContextVar[Any], value: int) -> None:
         variable.reset(token)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     deeds=st.lists(DEEDS, min_size=1, max_size=10),

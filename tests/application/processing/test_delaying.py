@@ -122,6 +122,71 @@ async def test_stop_and_drain_do_not_wait_for_what_is_not_due() -> None:
     assert sorted(some.offsets()) == list(range(20))
 
 
+@pytest.mark.parametrize("paused", [False, True])
+@virtual
+async def test_what_becomes_due_after_a_drain_begins_with_resume(paused: bool) -> None:
+    some = world()
+    some.produce(3)
+    async with processed(some, not_before=_after(some, 10)) as run:
+        await until(lambda: run.statistics().delayed == 3)
+        if paused:
+            run.pause()
+        await run.drain()
+        await anyio.sleep(60)
+        assert run.statistics().delayed == 0
+        assert some.started == []
+        run.resume()
+        await until(lambda: len(some.done) == 3, 1)
+
+
+@virtual
+async def test_a_record_that_becomes_due_after_a_drain_is_not_stalled_before_resume() -> None:
+    some = world()
+    some.produce(1)
+    some.seconds = lambda record: 30.0
+    async with processed(some, not_before=_after(some, 10), stalled_after_ms=20_000) as run:
+        await until(lambda: run.statistics().delayed == 1)
+        await run.drain()
+        await anyio.sleep(600)
+        assert run.statistics().waiting == 1
+        assert not run.statistics().stalled
+        run.resume()
+        await anyio.sleep(19)
+        assert not run.statistics().stalled
+        await anyio.sleep(2)
+        assert run.statistics().stalled
+
+
+@virtual
+async def test_drains_at_once_all_return_though_a_record_becomes_due_as_they_do() -> None:
+    some = world()
+    some.produce(2, keys=2)
+    some.seconds = lambda record: 5.0
+    clock, due = some.cluster.clock, _after(some, 3600)
+
+    async def handle(record: Record) -> None:
+        await some.handle(record)
+        if record.offset == 0 and clock.began is not None:
+            clock.began += 3_600_000  # the next one is due by the time that the drains return
+
+    async with (
+        consumer_on(some.cluster, "t") as consumer,  # without a group: a commit would let time pass as well
+        consumer.processing(handle, not_before=lambda record: due(record) if record.offset else None) as run,
+    ):
+
+        async def drain(count: int) -> None:
+            for _ in range(count):
+                await run.drain()
+
+        await until(lambda: len(some.started) == 1)
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as drains:
+                for count in (1, 1, 2, 1, 1):
+                    drains.start_soon(drain, count)
+        run.resume()
+        await until(lambda: len(some.done) == 2, 6)
+
+
 @virtual
 async def test_a_pause_of_the_program_and_the_delay_do_not_end_each_other() -> None:
     some = world()

@@ -1,7 +1,7 @@
 """Which records are due, without a clock: any times, in any order, with a wall clock that jumps."""
 
 from math import inf
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -19,7 +19,7 @@ TIMES = st.one_of(st.none(), st.integers(0, 100), st.floats(0, 100))
 
 def _items(part: Part, offsets: range) -> list[Item]:
     partition = part.progress.partition
-    return [Item(part, None, record(offset, partition=partition), offset, 0.0) for offset in offsets]
+    return [Item(part, None, record(offset, partition=partition), offset, 0.0, 0.0) for offset in offsets]
 
 
 def _parts() -> dict[TopicPartition, Part]:
@@ -59,6 +59,25 @@ def test_none_is_early_all_come_in_order_and_those_that_wait_are_counted(steps: 
     look(1_000)
     assert taken == {tp: list(range(end)) for tp, end in ends.items()}
     assert (delays.records, delays.parts, delays.due_at) == (0, [], inf)
+
+
+def test_a_thread_that_looks_as_records_are_let_go_finds_no_time_or_one_that_is_to_come() -> None:
+    """``statistics()`` raised ``OverflowError``."""
+    times, parts, seen = [None, "no time", 50, 200], _parts(), list[dict[TopicPartition, int]]()
+    delays = Delays(lambda found: cast("Any", times[found.offset]))
+
+    class Looking(float):
+        """A wall clock that has another thread look whenever a time is compared with it."""
+
+        def __lt__(self, other: float) -> bool:
+            seen.append(delays.until())
+            return super().__lt__(other)
+
+    delays.keep(parts[TP], _items(parts[TP], range(4)))
+    ((_, items),) = delays.take_due(Looking(100.0))
+    assert len(items) == 3
+    assert seen == [{}] * 4
+    assert delays.until() == {TP: 200}
 
 
 @given(STEPS)
@@ -124,7 +143,7 @@ def test_a_record_that_cannot_be_handled_has_no_time() -> None:
 
     delays, part = Delays(never), _parts()[TP]
     error = ValueError("cannot be deserialized")
-    delays.keep(part, [Item(part, None, record(0), 0, 0.0, 1, error)])
+    delays.keep(part, [Item(part, None, record(0), 0, 0.0, 0.0, 1, error)])
     ((_, (item,)),) = delays.take_due(0)
     assert item.error is error
 

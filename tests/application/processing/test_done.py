@@ -1,5 +1,7 @@
 """One partition: what is done and what may be committed."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -172,15 +174,28 @@ def test_the_oldest_is_the_first_that_is_not_done() -> None:
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=5), st.data())
-def test_a_record_that_was_put_off_has_been_unfinished_since_then(counts: list[int], data: st.DataObject) -> None:
-    progress, since = PartitionProgress(TP), list[float]()
+def test_records_that_were_put_off_have_been_unfinished_since_then(counts: list[int], data: st.DataObject) -> None:
+    progress, since, epochs = PartitionProgress(TP), list[float](), list[int]()
     for count in counts:
-        progress.receive(records(range(len(since), len(since) + count)), float(len(since)))
-        since += [float(len(since))] * count
-    for number in sorted(data.draw(st.lists(st.integers(0, len(since) - 1), unique=True))):
-        progress.put_off(number, 1_000.0 + number)
-        begun = since[number]
-        since[number:] = [1_000.0 + number if other == begun else other for other in since[number:]]
+        start, now = len(since), float(len(since))
+        epochs += sorted(data.draw(st.lists(st.integers(start, start + 1), min_size=count, max_size=count)))
+        progress.receive([record(offset, epoch=epochs[offset]) for offset in range(start, start + count)], now)
+        since += [now] * count
+    firsts = sorted(data.draw(st.lists(st.integers(0, len(since) - 1), unique=True)))  # of those that are let go together
+    for number, following in pairwise([*firsts, len(since)]):
+        progress.put_off(number, following - 1, 1_000.0 + number)
+        since[number:following] = [1_000.0 + number] * (following - number)
     for number in range(len(since)):
         assert progress.oldest == (number, since[number])
+        assert progress.point(None) == OffsetAndMetadata(number, "", epochs[number])
+        progress.mark(number)
+
+
+def test_records_that_are_let_go_together_are_as_old_though_the_leader_changed_between_them() -> None:
+    progress = PartitionProgress(TP)
+    progress.receive([record(offset, epoch=3 if offset < 2 else 4) for offset in range(4)], 0.0)
+    progress.put_off(0, 3, 600.0)
+    for number in range(4):
+        assert progress.oldest == (number, 600.0)
+        assert progress.point(None) == OffsetAndMetadata(number, "", 3 if number < 2 else 4)
         progress.mark(number)

@@ -17,13 +17,12 @@ from kafka_async import (
     RetryLater,
     TopicPartition,
 )
-from kafka_async.application.processing.encoding import PREFIX
 from kafka_async.errors import IllegalGenerationError, RebalanceInProgressError, UnknownMemberIdError
 from kafka_async.testing.simulation import HANG
 from kafka_async.wire import Api
 from tests.application.support import virtual
 
-from .world import GROUP, World, processed, until, world
+from .world import GROUP, leave_a_map, processed, until, world
 
 Record = ConsumerRecord[Any, Any]
 OF_MEMBERS = (Api.HEARTBEAT, Api.CONSUMER_GROUP_HEARTBEAT, Api.JOIN_GROUP, Api.OFFSET_COMMIT)
@@ -249,22 +248,10 @@ async def test_a_handler_whose_partition_left_and_came_back_is_not_told_what_to_
     assert sorted(told) == sorted([*range(10), 4, 6, 7, 8, 9])
 
 
-async def _leave_a_map(some: World) -> None:
-    """Handle 20 records but for one that never ends: 5 is committed, with a map of the rest."""
-    some.produce(20)
-    some.seconds = lambda record: 10_000.0 if record.offset == 5 else 0.01
-    async with processed(some, drain_timeout_ms=0):
-        await until(lambda: len(some.done) == 19)
-    assert some.committed() == 5
-    assert some.metadata().startswith(PREFIX)
-    some.seconds = lambda record: 0.01
-    some.done.clear()
-
-
 @virtual
 async def test_a_map_means_nothing_if_the_log_begins_after_it() -> None:
     some = world()
-    await _leave_a_map(some)
+    await leave_a_map(some, 20)
     some.produce(30)
     some.cluster.log(some.partitions[0]).delete_before(40)
     async with processed(some) as run:
@@ -277,7 +264,7 @@ async def test_a_map_means_nothing_if_the_log_begins_after_it() -> None:
 @virtual
 async def test_a_map_means_nothing_to_an_offset_before_it() -> None:
     some = world()
-    await _leave_a_map(some)
+    await leave_a_map(some, 20)
     async with some.consumer() as consumer:
         consumer.seek(some.partitions[0], 2)
         async with consumer.processing(some.handle) as run:
@@ -388,7 +375,7 @@ async def test_a_partition_goes_on_at_what_another_program_committed_in_between(
 @virtual
 async def test_who_leaves_before_anything_was_read_keeps_the_map_with_auto_commit_too(seconds: int, protocol: str) -> None:
     some = world()
-    await _leave_a_map(some)
+    await leave_a_map(some, 20)
     before = some.metadata()
     options = {"enable_auto_commit": True, "group_protocol": protocol}
     async with some.consumer(**options) as consumer, consumer.processing(some.handle) as run:
@@ -407,7 +394,7 @@ async def test_who_leaves_before_anything_was_read_keeps_the_map_with_auto_commi
 async def test_who_reads_nothing_keeps_the_map_with_auto_commit(looks: bool, protocol: str) -> None:
     """To commit the committed offset once more, without its metadata, had all repeated that was done beyond it."""
     some = world()
-    await _leave_a_map(some)
+    await leave_a_map(some, 20)
     before = some.metadata()
     async with some.consumer(enable_auto_commit=True, group_protocol=protocol) as consumer:
         await until(lambda: bool(consumer.assignment()))

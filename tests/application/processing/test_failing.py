@@ -59,6 +59,30 @@ async def test_a_failed_process_that_nobody_awaits_is_an_error_in_the_log_and_no
     assert isinstance(task.exception(), ProcessingError)
 
 
+@virtual
+async def test_a_failed_process_that_drains_is_alive_until_it_has_drained() -> None:
+    some = world()
+    some.produce(2, keys=2)
+    done: list[int] = []
+
+    async def handle(record: Any) -> None:
+        await anyio.sleep(100 if record.offset else 1)
+        if record.offset == 0:
+            raise ZeroDivisionError("no")
+        done.append(record.offset)
+
+    async def process(consumer: Any) -> None:
+        with pytest.raises(ProcessingError):
+            await consumer.process(handle, concurrency=2, drain_timeout_ms=300_000)
+        assert (consumer.alive, consumer.ready) == (False, False)
+
+    async with some.consumer() as consumer, anyio.create_task_group() as tasks:
+        tasks.start_soon(process, consumer)
+        await anyio.sleep(50)
+        assert (consumer.alive, consumer.ready, done) == (True, False, [])
+    assert done == [1]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 async def test_processing_again_after_a_failure_is_alive(kind: Any) -> None:
     _, consumer = _made(kind, 3)

@@ -135,11 +135,30 @@ async def test_a_read_is_interrupted_when_there_is_more_to_ask_for_but_not_insid
         tasks.start_soon(read)
         await anyio.wait_all_tasks_blocked()
         with fed.feed.undisturbed():
+            assert not fed.feed.asking, "it brings nothing before the call-back has returned, and is interrupted then"
             fed.feed.interrupt()
             await anyio.wait_all_tasks_blocked()
             assert ended == []
+        assert fed.feed.asking
         await anyio.wait_all_tasks_blocked()
         assert ended == ["read"]
+        assert not fed.feed.asking
+
+
+@virtual
+async def test_a_read_that_is_interrupted_as_its_records_come_still_brings_them_and_says_so_meanwhile() -> None:
+    fed = Fed(work(most=20))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(fed.feed.try_to_read, 100.0)
+        await anyio.wait_all_tasks_blocked()
+        assert fed.feed.asking
+        fed.fetched.put(TP, records(range(1)))
+        fed.run.holding = True
+        fed.feed.interrupt()
+        assert fed.feed.asking
+        assert fed.queue.held == 0
+        await fed.run.until(lambda: not fed.feed.asking)
+        assert fed.queue.held == 1
 
 
 @virtual

@@ -18,7 +18,7 @@ PART = Part(PartitionProgress(TopicPartition("jobs", 0)))
 
 def item(offset: int) -> Item:
     record: ConsumerRecord[Any, Any] = ConsumerRecord("jobs", 0, offset, 0, 0, None, b"", (), None, -1, 0, None)
-    return Item(PART, None, record, offset, 0.0)
+    return Item(PART, None, record, offset, 0.0, 0.0)
 
 
 @define(eq=False)

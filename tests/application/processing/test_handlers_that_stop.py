@@ -17,8 +17,8 @@ from kafka_async.testing import Cluster, ThreadedCluster
 
 from .world import until, world
 
-SOON = 10.0
-"""Seconds: less than what is given to handlers that do not end, and time enough for a machine that is busy."""
+SOON = 25.0
+"""Seconds: less than the 30 that are given to handlers that do not end, and time enough for a machine that is busy."""
 
 
 def at_work() -> list[str]:

@@ -201,6 +201,43 @@ def test_a_batch_that_is_tried_again_is_without_the_records_of_a_paused_partitio
     assert sorted(offset for batch in packs(some) for offset in batch) == sorted({0, 1, 5} - {n for each in left for n in each})
 
 
+@pytest.mark.parametrize(("first", "resumed", "left"), [
+    ([TP, OTHER], OTHER, [[5]]), ([TP, OTHER], TP, [[0]]), ([TP], TP, [[0]]), ([OTHER], OTHER, [[5]]),
+])  # fmt: skip
+def test_a_batch_that_waits_while_all_its_partitions_are_paused_goes_on_with_the_first_that_is_resumed(
+    first: list[TopicPartition], resumed: TopicPartition, left: list[list[int]]
+) -> None:
+    some = work(batch=3)
+    some.receive(TP, records([0]), 0.0)
+    some.receive(OTHER, records([5], partition=OTHER), 0.0)
+    pack = some.take_pack()
+    assert pack is not None
+    some.retry(pack, 1.0, 0.0)
+    some.suspend(first)
+    some.expire(1.0)
+    some.suspend([TP, OTHER])
+    assert packs(some) == []
+    some.suspend({TP, OTHER} - {resumed})
+    assert packs(some) == left
+    assert some.suspended == 1
+
+
+@pytest.mark.parametrize(("leaves", "stays"), [(TP, OTHER), (OTHER, TP)])
+def test_a_batch_of_a_partition_that_has_left_waits_in_one_that_stays(leaves: TopicPartition, stays: TopicPartition) -> None:
+    some = work(batch=3)
+    some.receive(TP, records([0]), 0.0)
+    some.receive(OTHER, records([5], partition=OTHER), 0.0)
+    pack = some.take_pack()
+    assert pack is not None
+    some.retry(pack, 0.0, 0.0)
+    some.forget([leaves])
+    some.suspend([stays])
+    assert packs(some) == []
+    assert some.held == some.suspended == 1
+    some.suspend([])
+    assert packs(some) == [[0] if stays == TP else [5]]
+
+
 def test_what_stands_behind_a_paused_partition_in_a_lane_is_suspended_too() -> None:
     some = work(BY_KEY, one_set_of_lanes=True)
     some.receive(OTHER, [record(5, b"a", OTHER)], 0.0)
@@ -303,6 +340,21 @@ def test_the_rest_of_a_lane_lingers_from_when_it_came() -> None:
     assert packs(some) == []
     assert some.expire(1.0)
     assert packs(some) == [[2]]
+
+
+def test_what_was_in_a_batch_that_is_tried_again_lingers_from_when_it_came() -> None:
+    some = work(BY_KEY, batch=10, linger=60.0)
+    some.receive(TP, records(range(3), b"a"), 0.0)
+    assert some.expire(60.0)
+    pack = some.take_pack()
+    assert pack is not None
+    assert some.retry(pack, 61.0, 60.0)
+    assert some.expire(61.0)
+    again = some.take_pack()
+    assert again is not None
+    some.unhandled(again, again.items[1:], 61.5)
+    some.pack_succeeded(again, 62.0)
+    assert packs(some) == [[1, 2]]
 
 
 def test_whoever_looks_at_the_time_is_told_when_a_batch_is_due_sooner() -> None:

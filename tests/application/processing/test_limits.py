@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_async import Breaker, Failed, Reject, Retry, Router, Skip, TopicPartition
+from kafka_async import Breaker, ConsumerState, Failed, Reject, Retry, RetryLater, Router, Skip, TopicPartition
 from kafka_async.application.processing.limits import TokenBucket
 from kafka_async.errors import ProcessingError, TooManyFailuresError
 from tests.application.support import virtual
@@ -57,6 +57,138 @@ async def test_records_begin_at_the_rate_and_a_wait_is_no_stall(caplog: pytest.L
     assert anyio.current_time() - began == pytest.approx(49.5, abs=0.5)
     assert some.committed() == 100
     assert "unfinished" not in caplog.text
+
+
+@pytest.mark.parametrize("limits", [{}, {"rate": 1000}, {"breaker": Breaker(OSError)}, {"too_many_failures": (50, 100)}])
+@pytest.mark.parametrize("order", ["none", "key"])
+@virtual
+async def test_a_handler_that_hangs_is_a_stall_whatever_waits_for_it(
+    limits: dict[str, Any], order: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    some = world(2)
+    some.seconds = lambda record: 100.0 if record.partition else 1.0
+    some.produce(20)
+    async with some.consumer() as consumer:
+        options: dict[str, Any] = {"concurrency": 2, "order": order, "stalled_after_ms": 10_000, "drain_timeout_ms": 0} | limits
+        async with consumer.processing(some.handle, **options) as run:
+            await anyio.sleep(0.1)
+            some.produce(20, partition=1)
+            await anyio.sleep(60)
+            assert run.statistics().stalled
+            states = [consumer.state]
+            assert "has been unfinished for" in caplog.text
+            some.seconds = lambda record: 0.01
+            await until(lambda: len(some.done) == 40, 200)
+            some.seconds = lambda record: 1.0
+            some.produce(20)
+            await until(lambda: run.statistics().running == 2)
+            assert not run.statistics().stalled
+            assert [*states, consumer.state] == [ConsumerState.STALLED, ConsumerState.STEADY]
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [{}, {"rate": 1000}, {"rate": contextlib.nullcontext()}, {"breaker": Breaker(OSError)}, {"too_many_failures": (50, 100)}],
+)
+@virtual
+async def test_a_record_that_is_tried_again_and_again_is_a_stall_that_is_said_once(
+    limits: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    some = world()
+
+    async def handle(record: Record) -> None:
+        if record.offset == 0:
+            raise RetryLater(5)
+
+    async with processed(some, handle, order="none", stalled_after_ms=10_000, drain_timeout_ms=0, **limits) as run:
+        for _ in range(12):
+            some.produce(1100)  # the rate is reached each time
+            await anyio.sleep(5)
+        assert run.statistics().stalled
+    assert caplog.text.count("has been unfinished for") == 1
+
+
+@pytest.mark.parametrize("batch", [None, 3])
+@virtual
+async def test_a_record_that_was_tried_again_is_no_stall_any_more_once_it_is_done(batch: int | None) -> None:
+    some, attempts = world(), Counter[int]()
+
+    async def handle(given: Any) -> None:
+        for record in given if isinstance(given, list) else [given]:
+            attempts[record.offset] += 1
+            if record.offset == 0 and attempts[0] < 4:
+                raise RetryLater(5)
+
+    some.produce(3)
+    options: dict[str, Any] = {} if batch is None else {"batch": batch}
+    async with processed(some, handle, order="none", stalled_after_ms=10_000, rate=contextlib.nullcontext(), **options) as run:
+        await anyio.sleep(12)
+        assert run.statistics().stalled
+        await until(lambda: some.committed() == 3)
+        assert not run.statistics().stalled
+
+
+@virtual
+async def test_the_wait_of_a_record_that_is_tried_again_for_the_rate_is_no_stall() -> None:
+    some, failed = world(60), set[int]()
+
+    async def handle(record: Record) -> None:
+        some.done.append(record)
+        if record.partition not in failed:  # once for each partition
+            failed.add(record.partition)
+            raise RetryLater(1)
+
+    for partition in range(60):
+        some.produce(2, partition=partition)
+    async with processed(some, handle, order="partition", concurrency=5, rate=2, stalled_after_ms=10_000) as run:
+        while len(some.done) < 180:
+            await anyio.sleep(1)
+            assert not run.statistics().stalled
+
+
+@virtual
+async def test_an_outage_is_no_stall_of_a_record_that_had_failed_before() -> None:
+    some, down = world(), True
+
+    async def handle(record: Record) -> None:
+        some.started.append(record)
+        if record.offset == 0 and len(some.started) == 1:
+            raise RetryLater(2)
+        if down:
+            raise OSError("down")
+        some.done.append(record)
+
+    some.produce(20)
+    breaker = Breaker(OSError, window=4, probe_after=5)
+    async with processed(some, handle, order="none", concurrency=4, breaker=breaker, stalled_after_ms=10_000) as run:
+        for _ in range(120):
+            await anyio.sleep(1)
+            assert not run.statistics().stalled
+        down = False
+        while len(some.done) < 20:
+            await anyio.sleep(0.1)
+            assert not run.statistics().stalled
+
+
+@virtual
+async def test_what_waits_behind_a_limiter_of_the_program_is_no_stall() -> None:
+    some = world()
+
+    class Slow(contextlib.AbstractAsyncContextManager[None]):
+        turn = anyio.Lock()
+
+        async def __aenter__(self) -> None:
+            async with self.turn:
+                await anyio.sleep(1)
+
+        async def __aexit__(self, *_: object) -> None:
+            return
+
+    some.produce(60)
+    async with processed(some, rate=Slow(), concurrency=5, stalled_after_ms=10_000) as run:
+        while len(some.done) < 60:
+            await anyio.sleep(1)
+            assert not run.statistics().stalled
 
 
 @virtual
@@ -286,6 +418,20 @@ async def test_partitions_that_leave_and_a_stop_while_it_is_open() -> None:
 
 
 @virtual
+async def test_an_outage_ends_with_its_process_and_the_next_one_has_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    some, needed = world(), Dependency()
+    needed.down = True
+    some.produce(20, keys=10)
+    async with some.consumer() as consumer:
+        for _ in range(2):
+            async with consumer.processing(needed.handle, breaker=Breaker(ConnectionError)) as run:
+                await until(lambda: run.statistics().breaker == "open")
+    lines = [line.partition("] ")[2].partition(",")[0] for line in caplog.messages if "breaker" in line]
+    assert [line.partition(" is open")[0] for line in lines] == ["the breaker", "no longer needed: the breaker of process"] * 2
+
+
+@virtual
 async def test_order_by_key_holds_across_an_outage() -> None:
     some, seen, down = world(), dict[bytes | None, list[int]](), True
 
@@ -439,6 +585,86 @@ async def test_records_of_a_batch_that_failed_alone_are_kept_during_an_outage_an
         up = True
         await until(lambda: some.committed() == 10, 10)
     assert list(map(type, letters.values())) == ([] if raises else [ValueError])
+
+
+@virtual
+async def test_what_the_failed_ones_of_a_batch_have_left_is_no_success_in_between() -> None:
+    some, sizes = world(), list[int]()
+
+    async def handle(batch: list[Record]) -> Failed | None:
+        sizes.append(len(batch))
+        return Failed(0, ConnectionError("overloaded")) if len(batch) > 1 else None
+
+    some.produce(100)
+    breaker = Breaker(ConnectionError, in_a_row=3, window=1000, probe_after=5.0)
+    async with processed(some, handle, batch=2, order="none", concurrency=1, breaker=breaker) as run:
+        await until(lambda: run.statistics().breaker == "open", 4)
+        assert sizes == [2, 2, 2]
+        await until(lambda: some.committed() == 100, 500)
+
+
+@virtual
+async def test_what_the_failed_ones_of_a_batch_have_left_shows_that_others_can() -> None:
+    """A record in each batch that failed by its own fault opened the breaker at each probe, and was kept for ever."""
+    some, letters = world(), list[int]()
+
+    async def handle(batch: list[Record]) -> list[Failed]:
+        return [Failed(place, TimeoutError()) for place, record in enumerate(batch) if record.offset % 2 == 0]
+
+    async def on_failure(record: Record, error: Exception, attempt: int) -> None:
+        letters.append(record.offset)
+
+    how: Any = {"batch": 2, "order": "none", "retry": Retry(attempts=1), "on_failure": on_failure}
+    async with processed(some, handle, breaker=Breaker(TimeoutError, probe_after=5.0), drain_timeout_ms=0, **how):
+        for _ in range(10):
+            some.produce(2)
+            await anyio.sleep(60)
+        assert 0 in letters
+
+
+@virtual
+async def test_a_record_that_took_long_to_fail_beside_one_that_is_kept_is_a_stall_at_once() -> None:
+    some = world()
+
+    async def handle(batch: list[Record]) -> list[Failed]:
+        await anyio.sleep(12)
+        return [Failed(0, ConnectionError()), Failed(1, ValueError())]
+
+    some.produce(2)
+    how: Any = {"batch": 2, "order": "none", "retry": Retry(attempts=3, delay=60), "stalled_after_ms": 10_000}
+    breaker = Breaker(ConnectionError, in_a_row=1, probe_after=100)
+    async with processed(some, handle, breaker=breaker, drain_timeout_ms=0, **how) as run:
+        await until(lambda: run.statistics().breaker == "open", 20)
+        assert run.statistics().stalled
+
+
+@pytest.mark.parametrize("order", ["none", "partition"])
+@virtual
+async def test_a_record_that_failed_for_a_reason_of_its_own_has_no_more_attempts_because_others_of_its_batch_are_kept(
+    order: Any,
+) -> None:
+    some, up, tried, letters = world(), False, Counter[int](), dict[int, int]()
+
+    async def handle(batch: list[Record]) -> list[Failed] | None:
+        tried.update(record.offset for record in batch)
+        if up:
+            return None
+        errors = [ValueError("bad") if record.offset else ConnectionError("down") for record in batch]
+        return [Failed(index, error) for index, error in enumerate(errors)]
+
+    async def on_failure(record: Record, error: Exception, attempt: int) -> None:
+        letters[record.offset] = attempt
+
+    some.produce(2)
+    how: Any = {"batch": 2, "order": order, "retry": Retry(attempts=3, delay=1), "on_failure": on_failure}
+    async with processed(some, handle, breaker=Breaker(ConnectionError, probe_after=5.0), **how) as run:
+        await anyio.sleep(100)
+        assert letters == ({1: 3} if order == "none" else {}), "in a lane it waits for the one before it"
+        assert tried[1] == (3 if order == "none" else 1)
+        assert tried[0] > 10
+        up = True
+        await until(lambda: some.committed() == 2, 10)
+        assert run.statistics().failures == (3 if order == "none" else 1)
 
 
 @virtual

@@ -294,7 +294,8 @@ class Processing(RuleBasedStateMachine):
         """Go back to what is committed. (Seeking past what is not done would be the user's wish to leave it out.)"""
         if partition in self.member.next and partition not in self.leaving:
             self.member.work.go_elsewhere(partition)
-            self.member.next[partition] = self.committed[partition].offset if partition in self.committed else 0
+            self.member.next[partition] = start = self.committed[partition].offset if partition in self.committed else 0
+            self.member.work.see_again(partition, start)
 
     # --- what must hold ----------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,9 @@ from collections import Counter, defaultdict
 
 import anyio
 
+from kafka_async.trace import Fetched, TraceEvent
 from tests.application.support import virtual
+from tests.virtual import run_virtual_asyncio
 
 from .world import Record, processed, until, world
 
@@ -180,6 +182,54 @@ async def test_pause_begins_nothing_and_resume_goes_on() -> None:
         assert len(some.started) == count
         run.resume()
         await until(lambda: len(some.done) == 100)
+
+
+def test_what_comes_as_drain_is_called_is_done_when_it_returns() -> None:
+    """A read could not be interrupted any more, and its records were handled in the quiet that was asked for."""
+
+    async def main() -> None:
+        some = world()
+        quiet: list[int] = []
+
+        async def drain() -> None:
+            await run.drain()
+            quiet.append(len(some.done))
+
+        def trace(event: TraceEvent) -> None:
+            if isinstance(event, Fetched):
+                tasks.start_soon(drain)  # in the next turn of the event loop, before the read that waits for these records
+
+        async with anyio.create_task_group() as tasks, processed(some, consumer={"trace": trace}) as run:
+            await anyio.sleep(1)
+            some.produce(1)
+            await until(lambda: bool(quiet))
+            await anyio.sleep(1)
+            assert quiet == [len(some.done)]
+
+    run_virtual_asyncio(main)
+
+
+@virtual
+async def test_drain_returns_though_another_task_resumes_meanwhile() -> None:
+    """There was always a read that could bring more, and it waited for one that could not."""
+    some, ended = world(), list[float]()
+    some.seconds = lambda record: 1.0
+
+    async def drain() -> None:
+        await run.drain()
+        ended.append(anyio.current_time())
+
+    some.produce(1)
+    async with processed(some) as run, anyio.create_task_group() as tasks:
+        await until(lambda: bool(some.started))
+        tasks.start_soon(drain)
+        await anyio.sleep(0.5)
+        assert not ended
+        run.resume()
+        await anyio.sleep(10)
+        assert ended
+        assert some.committed() == 1
+        tasks.cancel_scope.cancel()
 
 
 @virtual

@@ -448,3 +448,32 @@ async def test_a_record_that_takes_too_long_is_warned_of_once(caplog: pytest.Log
         assert found.oldest == ("t", 0, 1)
         assert found.oldest_age > 100
     assert sum("t-0 at offset 1 has been unfinished" in entry.message for entry in caplog.records) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("limits", [{}, {"rate": 1_000}])
+@virtual
+async def test_what_waits_for_resume_is_not_stalled_but_a_handler_that_hangs_is(
+    limits: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    some = world()
+    some.produce(10)
+    some.seconds = lambda record: 5.0
+    how = {"concurrency": 2, "stalled_after_ms": 20_000, "drain_timeout_ms": 0} | limits
+    async with processed(some, **how) as run:
+        await until(lambda: len(some.started) == 2)
+        run.pause()
+        await anyio.sleep(600)
+        assert run.statistics().waiting == 8
+        assert not run.statistics().stalled
+        run.resume()
+        await until(lambda: len(some.done) == 6)
+        assert not any("unfinished" in entry.message for entry in caplog.records)
+        some.seconds = lambda record: 10_000.0
+        await until(lambda: len(some.done) == 8)
+        run.pause()
+        await anyio.sleep(30)
+        assert run.statistics().running == 2
+        assert run.statistics().stalled
+        run.resume()
+        assert run.statistics().stalled, "it ran all the time"

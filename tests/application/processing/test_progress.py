@@ -20,7 +20,7 @@ from kafka_async.wire import Api
 from kafka_async.wire.messages import OffsetCommitRequest
 from tests.application.support import consumer_on, virtual
 
-from .world import GROUP, Record, processed, until, world
+from .world import GROUP, Record, leave_a_map, processed, until, world
 
 
 @virtual
@@ -66,6 +66,19 @@ async def test_only_what_never_ended_comes_again() -> None:
 
 
 @virtual
+async def test_an_offset_that_cannot_be_read_costs_no_other_partition_its_map(caplog: pytest.LogCaptureFixture) -> None:
+    some = world(2)
+    await leave_a_map(some, 20)
+    some.coordinator.offsets.pending[7] = {(GROUP, some.partitions[1]): OffsetAndMetadata(0)}
+    began = anyio.current_time()
+    async with processed(some):
+        await until(lambda: some.committed() == 20)
+    assert anyio.current_time() - began < 20, "nor does it wait for long"
+    assert some.offsets() == [5]
+    assert "KafkaError('no committed offset could be read of t-1')" in caplog.text, "no time ran out"
+
+
+@virtual
 async def test_without_keep_done_what_is_after_it_comes_again() -> None:
     some = world()
     some.produce(10)
@@ -104,6 +117,7 @@ async def test_a_topic_that_was_made_anew_is_handled_from_its_start() -> None:
         await until(lambda: len(some.done) == 10)
 
 
+@pytest.mark.slow
 @virtual
 async def test_the_first_record_of_a_topic_that_was_made_anew_reaches_on_failure_if_it_cannot_be_deserialized() -> None:
     some = world()
@@ -143,20 +157,84 @@ async def test_metadata_of_others_is_left_out_and_said_once(caplog: pytest.LogCa
     assert [some.metadata(index) for index in range(3)] == [""] * 3
 
 
+def refuse_maps(broker: FakeBroker, request: OffsetCommitRequest) -> Any:
+    parts = [part for topic in request.topics for part in topic.partitions]
+    return OffsetMetadataTooLargeError.errno if any(part.committed_metadata for part in parts) else None
+
+
 @virtual
 async def test_metadata_that_is_refused_as_too_large_is_left_out() -> None:
     some = world()
     some.produce(10)
     some.seconds = lambda record: 1_000 if record.offset == 0 else 0.01
 
-    def refuse(broker: FakeBroker, request: OffsetCommitRequest) -> Any:
-        parts = [part for topic in request.topics for part in topic.partitions]
-        return OffsetMetadataTooLargeError.errno if any(part.committed_metadata for part in parts) else None
-
-    some.cluster.control(Api.OFFSET_COMMIT, refuse, keep=True)
+    some.cluster.control(Api.OFFSET_COMMIT, refuse_maps, keep=True)
     async with processed(some, consumer={"auto_commit_interval_ms": 500}, drain_timeout_ms=0):
         await until(lambda: some.committed() == 0)
     assert some.metadata() == ""
+
+
+@pytest.mark.parametrize("when", ["before", "after a read", "as it is assigned", "during"])
+@virtual
+async def test_records_that_were_sought_are_handled_again_whatever_was_committed(when: str) -> None:
+    some = world()
+    await leave_a_map(some, 100)
+    where = some.partitions[0]
+
+    class Again(ConsumerRebalanceListener):
+        async def on_partitions_revoked(self, revoked: Any) -> None:
+            return
+
+        async def on_partitions_assigned(self, assigned: Any) -> None:
+            consumer.seek(where, 50)
+
+    consumer, first = some.consumer(), 50
+    if when == "as it is assigned":
+        consumer.subscribe(["t"], listener=Again())
+    async with consumer:
+        if when in ("before", "after a read"):
+            consumer.seek(where, 50)
+        if when == "after a read":
+            first = max(record.offset for record in (await consumer.getmany(timeout_ms=1_000, max_records=7))[where]) + 1
+        async with consumer.processing(some.handle):
+            if when == "during":
+                consumer.seek(where, 50)
+            await anyio.sleep(5)
+    assert sorted(some.offsets()) == list(range(first, 100))
+
+
+@pytest.mark.parametrize("when", ["before", "during"])
+@virtual
+async def test_after_a_seek_to_the_beginning_all_that_is_there_is_handled_again(when: str) -> None:
+    some = world()
+    await leave_a_map(some, 100)
+    some.cluster.log(some.partitions[0]).delete_before(40)
+    async with some.consumer() as consumer:
+        if when == "before":
+            await consumer.seek_to_beginning()
+        async with consumer.processing(some.handle):
+            if when == "during":
+                await consumer.seek_to_beginning()
+            await anyio.sleep(5)
+    assert sorted(some.offsets()) == list(range(40, 100))
+
+
+@virtual
+async def test_where_nobody_has_sought_elsewhere_nothing_that_is_done_comes_again() -> None:
+    some = world()
+    await leave_a_map(some, 100)
+    async with some.consumer() as consumer:
+        await consumer.seek_to_committed()
+        for _ in range(2):  # the first run itself seeks to the record that is not done
+            some.seconds = lambda record: 1_000
+            async with consumer.processing(some.handle, drain_timeout_ms=0):
+                await anyio.sleep(5)
+        assert some.offsets(some.started) == [5, 5]
+    some.cluster.log(some.partitions[0]).delete_before(40)
+    async with processed(some):  # a reset of the position is no seek
+        await anyio.sleep(5)
+    assert some.done == []
+    assert some.committed() == 100
 
 
 @virtual
@@ -173,9 +251,12 @@ async def test_a_handler_can_ask_what_would_be_committed_if_it_had_returned() ->
     assert [point.offset for point in kept if point is not None] == list(range(1, 11))
 
 
+@pytest.mark.parametrize("how", ["in a group", "without a group", "brokers refuse maps"])
 @virtual
-async def test_what_was_kept_elsewhere_goes_on_there_with_what_was_done_beyond_it() -> None:
+async def test_what_was_kept_elsewhere_goes_on_there_with_what_was_done_beyond_it(how: str) -> None:
     some = world()
+    if how == "brokers refuse maps":
+        some.cluster.control(Api.OFFSET_COMMIT, refuse_maps, keep=True)
     some.produce(60)
     kept: dict[TopicPartition, OffsetAndMetadata] = {}
     handled: list[int] = []
@@ -189,7 +270,8 @@ async def test_what_was_kept_elsewhere_goes_on_there_with_what_was_done_beyond_i
                 consumer.seek(partition, kept[partition])
 
     async def handle(record: Record, context: ProcessingContext) -> None:
-        await anyio.sleep(1_000 if record.offset == 5 and len(handled) < 30 else record.offset % 7 / 100)
+        last = record.offset == 59 or len(handled) >= 20
+        await anyio.sleep(1_000 if record.offset == 5 and len(handled) < 30 else 2 if last else record.offset % 7 / 100)
         where = TopicPartition(record.topic, record.partition)
         reached = context.completed(where)
         assert reached is not None
@@ -197,8 +279,14 @@ async def test_what_was_kept_elsewhere_goes_on_there_with_what_was_done_beyond_i
         handled.append(record.offset)
 
     for count in (30, 60):
-        consumer = some.consumer()
-        consumer.subscribe(["t"], listener=GoOn())
+        consumer = some.consumer(auto_commit_interval_ms=500)
+        if how == "without a group":
+            consumer = consumer_on(some.cluster)
+            consumer.assign(some.partitions)
+            for partition, point in kept.items():
+                consumer.seek(partition, point)
+        else:
+            consumer.subscribe(["t"], listener=GoOn())
         async with consumer, consumer.processing(handle, drain_timeout_ms=0):
             await until(lambda: len(handled) >= count)  # noqa: B023 - called within the loop
         some.cluster.committed.clear()  # nobody looks there

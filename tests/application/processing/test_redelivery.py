@@ -23,6 +23,7 @@ from kafka_async import (
 from kafka_async.adapters.retry_topics import RetryTopics
 from kafka_async.application.processing.processing import Processing
 from kafka_async.errors import (
+    IllegalStateError,
     KafkaConfigurationError,
     MessageSizeTooLargeError,
     ProcessingError,
@@ -399,7 +400,51 @@ async def test_a_share_group_writes_to_retry_topics_and_does_not_read_them() -> 
     async with consumer("orders", *names) as shared:
         with pytest.raises(KafkaConfigurationError, match=rf"KafkaConsumer: orders\.{GROUP}\.retry\.10"):
             await shared.process(handle, on_failure=some.retry)
+        assert await shared.getmany(timeout_ms=10) == {}, "the consumer is given back"
     async with some.consumer("orders", *names, group_id="reader") as reader:
         with anyio.fail_after(60):
             while f"orders.{GROUP}.retry.10" not in {tp.topic for tp in await reader.getmany(timeout_ms=1_000)}:
                 pass
+
+
+@virtual
+async def test_a_process_of_a_share_group_that_is_refused_leaves_reads_that_wait_alone() -> None:
+    some = service()
+    names = some.retry.topics("orders", GROUP)
+    read: list[Any] = []
+
+    async with ShareConsumer[Any, Any]("orders", *names, group_id=GROUP, **some.cluster.options()) as shared:
+
+        async def wait() -> None:
+            read.append(await shared.getone())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            await anyio.sleep(10)
+            with pytest.raises(KafkaConfigurationError):
+                await shared.process(lambda record: None, on_failure=some.retry)
+            some.cluster.produce("orders", value=b"x", partition=0)
+    assert [record.value for record in read] == [b"x"]
+
+
+@virtual
+async def test_only_one_of_two_that_begin_at_once_reads_from_a_share_group() -> None:
+    some = service()
+    refused: list[str] = []
+
+    async def handle(record: Any) -> None:
+        raise ValueError
+
+    async with ShareConsumer[Any, Any]("orders", group_id=GROUP, **some.cluster.options()) as shared:
+
+        async def process() -> None:
+            try:
+                async with shared.processing(handle, on_failure=some.retry):
+                    await anyio.sleep(1)
+            except IllegalStateError as error:
+                refused.append(str(error))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(process)
+            tasks.start_soon(process)
+    assert refused == ["process() is reading from this consumer; nothing else can read meanwhile"]

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from kafka_async import ConsumerRebalanceListener, TopicPartition
+from kafka_async import ConsumerRebalanceListener, OffsetAndMetadata, TopicPartition
 from kafka_async.application.processing.source import Chained
 from kafka_async.application.reading.cursor import PauseReason
 from tests.application.support import virtual
@@ -65,6 +65,9 @@ class Follows:
     async def on_sought(self, partitions: Collection[TopicPartition]) -> None:
         assert partitions == TP
         self.heard.append("sought")
+
+    def on_seek(self, partition: TopicPartition, target: OffsetAndMetadata) -> None:
+        raise AssertionError
 
     def on_pauses(self, why: PauseReason) -> None:
         self.heard.append("pauses")

@@ -1,12 +1,15 @@
 """The subscription changes while handlers run: on a fake cluster, under virtual time."""
 
+import logging
 from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 
-from kafka_async import ConsumerRebalanceListener
+from kafka_async import ConsumerRebalanceListener, TopicPartition
 from kafka_async.errors import CoordinatorLoadInProgressError
 from kafka_async.wire import Api
 from tests.application.support import consumer_on, virtual
@@ -289,3 +292,95 @@ async def _joins(consumer: Any) -> None:
     while True:
         consumer.pause(*consumer.assignment())
         await consumer.getmany(timeout_ms=100, max_records=1)
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 5, 10])
+@virtual
+async def test_what_an_eager_rebalance_brings_back_is_not_committed_before_reading_goes_back_in_it(turns: int) -> None:
+    """It comes back as it was, past all that was received, of which a part is not done."""
+    some = world()
+    some.produce(200, keys=20)
+    some.seconds = lambda record: 0.1
+    asked = anyio.Event()
+    async with (
+        some.consumer(group_protocol="classic", auto_commit_interval_ms=500) as consumer,
+        consumer.processing(some.handle, concurrency=4) as run,
+    ):
+        await until(lambda: len(some.done) > 50)
+        some.cluster.control(Api.OFFSET_FETCH, lambda broker, request: asked.set(), keep=True)
+        consumer.enforce_rebalance()
+        await asked.wait()
+        for _ in range(turns):
+            await checkpoint()
+        await run.drain()
+        assert {record.offset for record in some.done} >= set(range(some.committed() or 0))
+
+
+@pytest.mark.parametrize("turns", range(3))
+@virtual
+async def test_what_comes_back_with_nothing_new_to_commit_is_not_committed_before_reading_goes_back_in_it(
+    turns: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As it left there was no commit that says how far it is done, so it comes back past all that was received."""
+    some = world()
+    some.produce(50)
+    some.seconds = lambda record: 1_000.0 if record.offset >= 10 else 0.01
+    begun = anyio.Event()
+
+    class Noticing(logging.Handler):
+        """Sees the moment at which process begins with the partition, since its metadata is another program's."""
+
+        def emit(self, entry: logging.LogRecord) -> None:
+            if "metadata of another program" in entry.getMessage():
+                begun.set()
+
+    caplog.set_level(logging.INFO)
+    log, noticing = logging.getLogger("kafka_async"), Noticing()
+    log.addHandler(noticing)
+    try:
+        async with (
+            some.consumer(group_protocol="classic", auto_commit_interval_ms=500) as consumer,
+            consumer.processing(some.handle, concurrency=2, drain_timeout_ms=0) as run,
+        ):
+            await until(lambda: len(some.done) == 10)
+            await anyio.sleep(5)
+            assert some.committed() == 10
+            some.cluster.metadata[GROUP, some.partitions[0]] = "of another program"
+            consumer.enforce_rebalance()
+            with anyio.fail_after(60):
+                await begun.wait()
+            for _ in range(turns):
+                await checkpoint()
+            await run.drain()
+            assert some.committed() == 10
+    finally:
+        log.removeHandler(noticing)
+
+
+@virtual
+async def test_the_position_as_partitions_leave_is_where_they_are_done_up_to_though_nothing_new_is_committed() -> None:
+    """A listener that keeps positions, and seeks to them when the partitions come back, passes over no record."""
+    some, kept = world(), list[int]()
+    some.produce(50)
+    some.seconds = lambda record: 1_000.0 if record.offset >= 10 else 0.01
+
+    class Keeping(ConsumerRebalanceListener):
+        async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+            kept.extend([await consumer.position(partition) for partition in revoked])
+
+        def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+            for partition, position in zip(assigned, kept, strict=False):
+                consumer.seek(partition, position)
+
+    async with some.consumer(group_protocol="classic", auto_commit_interval_ms=500) as consumer:
+        consumer.subscribe(["t"], listener=Keeping())
+        async with consumer.processing(some.handle, concurrency=2, drain_timeout_ms=0):
+            await until(lambda: len(some.done) == 10)
+            await anyio.sleep(5)
+            assert some.committed() == 10
+            started = len(some.started)
+            consumer.enforce_rebalance()
+            await until(lambda: len(some.started) == started + 2)
+            assert kept == [10]
+            assert [record.offset for record in some.started[started:]] == [10, 11]
+            assert some.committed() == 10

@@ -416,13 +416,15 @@ async def test_all_workers_work_although_one_begins_each_turn() -> None:
     some = world()
     some.produce(400, keys=400)
     peak = now_running = done = 0
+    meeting = asyncio.Barrier(20)
 
     async def handle(record: Record) -> None:
         nonlocal peak, now_running, done
         now_running += 1
         peak = max(peak, now_running)
-        time.sleep(0.001)  # noqa: ASYNC251 - it keeps the loop busy on purpose
-        await asyncio.sleep(0.03)
+        time.sleep(0.001)  # noqa: ASYNC251 - it keeps the loop busy on purpose, for a turn in each round of 20
+        async with asyncio.timeout(60):  # a worker that rests would be waited for in vain
+            await meeting.wait()
         now_running -= 1
         done += 1
 

@@ -102,7 +102,7 @@ async def test_every_worker_begins_though_the_event_loop_is_busy(make: Made, han
     async with make() as consumer:
         loop.call_soon(busy)
         async with consumer.processing(hanging, concurrency=concurrency, drain_timeout_ms=200):
-            await until(lambda: len(hanging.began) == concurrency, 10)
+            await until(lambda: len(hanging.began) == concurrency, 30)  # after 60 they end, and others would begin
             over.set()
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kafka_async import OffsetAndMetadata, TopicPartition
-from kafka_async.application.processing.encoding import decode, encode
+from kafka_async.application.processing.encoding import LONGEST, decode, encode
 from kafka_async.application.processing.items import Item, Pack
 from kafka_async.application.processing.lanes import RECORD_BYTES
 from kafka_async.application.processing.work import MOST_HELD_UP, Work
@@ -117,6 +117,36 @@ def test_what_would_be_committed_if_a_record_were_done_can_be_asked() -> None:
     assert some.completed(TP, position, list(items.values())) == position
     assert some.completed(TP, position) == OffsetAndMetadata(0, "", 0)
     assert some.completed(OTHER, position) is None
+
+
+def test_what_is_kept_elsewhere_has_all_that_is_done_however_much_it_is() -> None:
+    some = work(most=10_000)
+    some.assign(TP, None, TOPIC_ID)
+    some.receive(TP, records(range(8_000)), 0.0)
+    for offset, item in take(some).items():
+        if offset % 2:
+            some.succeeded(item, 0.0)
+    position = OffsetAndMetadata(8_000)
+    assert len(some.to_commit({TP: position})[TP].metadata) <= LONGEST, "a broker would refuse it"
+    kept = some.completed(TP, position)
+    assert kept is not None
+    later = work(most=10_000)
+    later.go_on_at(TP, kept, TOPIC_ID)
+    later.receive(TP, records(range(8_001)), 0.0)
+    assert sorted(take(later)) == list(range(0, 8_001, 2))
+    assert later.completed(TP, OffsetAndMetadata(8_001)) == kept._replace(leader_epoch=0)
+
+
+def test_without_maps_in_commits_what_is_kept_elsewhere_has_them() -> None:
+    some = work()
+    some.commit_without_maps()
+    some.go_on_at(TP, OffsetAndMetadata(0, encode([1, 1], TOPIC_ID)), TOPIC_ID)
+    some.receive(TP, records(range(4)), 0.0)
+    items = take(some)
+    assert sorted(items) == [0, 2, 3]
+    some.succeeded(items[3], 0.0)
+    assert some.to_commit({}) == {TP: OffsetAndMetadata(0, "", 0)}
+    assert some.completed(TP, None) == OffsetAndMetadata(0, encode([1, 1, 1, 1], TOPIC_ID), 0)
 
 
 # Retries.
@@ -279,6 +309,15 @@ def test_records_that_come_again_after_a_seek_are_handled_again() -> None:
     assert some.late_results == 1
     assert started(some) == [4, 5, 6, 7]
     assert some.to_commit({})[TP].offset == 4
+
+
+def test_seeks_back_while_handlers_run_keep_nothing_of_those_before() -> None:
+    some = work()
+    for _ in range(3):
+        some.receive(TP, records(range(10)), 0.0)
+        assert some.take() is not None
+        some.see_again(TP, 0)
+    assert [(each.running, each.earlier) for each in some.parts[TP].earlier] == [(1, ())] * 3
 
 
 # Intake.

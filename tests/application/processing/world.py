@@ -9,6 +9,7 @@ import anyio
 from attrs import Factory, define, field
 
 from kafka_async import ConsumerRecord, Router, TopicPartition
+from kafka_async.application.processing.encoding import PREFIX
 from kafka_async.application.processing.processing import Processing
 from kafka_async.testing.simulation import FakeCluster
 from kafka_async.testing.simulation.groups import Groups
@@ -88,3 +89,16 @@ async def until(condition: Callable[[], bool], seconds: float = 100.0) -> None:
         while not condition():  # noqa: ASYNC110 - the conditions of tests are no events, and time is virtual
             await anyio.sleep(0.05)
     assert condition()
+
+
+async def leave_a_map(some: World, count: int) -> None:
+    """Handle so many records but for one that never ends: 5 is committed, with a map of the rest."""
+    some.produce(count)
+    some.seconds = lambda record: 10_000.0 if record.offset == 5 else 0.01
+    async with processed(some, drain_timeout_ms=0):
+        await until(lambda: len(some.done) == count - 1)
+    assert some.committed() == 5
+    assert some.metadata().startswith(PREFIX)
+    some.seconds = lambda record: 0.01
+    some.started.clear()
+    some.done.clear()

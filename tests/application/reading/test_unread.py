@@ -13,7 +13,7 @@ from kafka_async import TopicPartition
 from kafka_async.application.reading.cursor import Cursor, PartitionCustody, PauseReason, Raw, Refusal
 from kafka_async.application.reading.iteration import PORTION
 from kafka_async.background.boundary import Repositioned
-from kafka_async.errors import CorruptRecordException, DeserializationError, OffsetOutOfRangeError
+from kafka_async.errors import CorruptRecordException, DeserializationError, NoOffsetForPartitionError, OffsetOutOfRangeError
 from kafka_async.events import PausePartitions, ResumePartitions
 
 from ..support import offsets
@@ -194,6 +194,16 @@ def test_a_take_that_did_not_reach_the_caller_is_undone() -> None:
     assert world.take() == {}
     world.fetched(A, 2, 4)
     assert world.take() == {A: [2, 3, 4, 5]}
+
+
+def test_a_take_that_is_undone_keeps_the_failure_of_a_partition_without_a_position() -> None:
+    world = World(A, B)
+    error = NoOffsetForPartitionError("nothing is stored", partitions=(A,))
+    world.failed(A, error)
+    world.fetched(B, 0, 2)
+    assert offsets(world.unread.take(5)) == {B: [0, 1]}
+    world.unread.settle()
+    assert world.unread.failure() is error
 
 
 def test_a_seek_after_a_take_that_did_not_reach_the_caller_wins() -> None:

@@ -197,6 +197,7 @@ def test_locks_that_a_later_report_renews_are_not_late_because_another_one_was_l
     assert not [order for order in world.orders() if isinstance(order, RecordsDropped)]
 
 
+@pytest.mark.slow
 def test_other_threads_take_over_reports_while_one_thread_reads() -> None:
     world = World(deserializes=True)
     delivered, errors = 3000, list[BaseException]()

@@ -1,11 +1,22 @@
 """How health checks see a share consumer, on the simulated cluster."""
 
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import anyio
+import pytest
 
 from kafka_async.application.share.consumer import ShareConsumer
-from kafka_async.model import ConsumerState
+from kafka_async.errors import (
+    BrokerResponseError,
+    CorruptRecordException,
+    KafkaError,
+    KafkaStorageError,
+    TopicAuthorizationFailedError,
+    UnknownError,
+)
+from kafka_async.model import ConsumerState, TopicPartition
 from kafka_async.testing import Cluster
 from kafka_async.trace import Fault, Notice, TraceEvent
 from kafka_async.wire.messages import Api, ShareAssignment, ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
@@ -27,15 +38,116 @@ def test_probes_follow_the_life_of_a_share_consumer(run: Run) -> None:
         assert (consumer.ready, consumer.alive) == (False, False)
         async with consumer:
             assert (consumer.ready, consumer.alive) == (True, True)
+            cluster_id = consumer.statistics().cluster_id
+            assert cluster_id is not None
             cluster.stop(0)
             await becomes(ConsumerState.UNREACHABLE)
             assert (consumer.ready, consumer.alive) == (False, True)
+            known = consumer.statistics()
+            assert known.unreachable_since is not None
+            assert known.last_answer_at is not None
+            assert (known.last_answer_at <= known.unreachable_since, known.stale, known.cluster_id) == (True, True, cluster_id)
             cluster.start(0)
             await becomes(ConsumerState.STEADY)
+            known = consumer.statistics()
+            assert (known.unreachable_since, known.stale) == (None, False)
             assert (consumer.ready, consumer.alive) == (True, True)
             await consumer.unsubscribe()
             await becomes(ConsumerState.STEADY)
         assert (consumer.ready, consumer.alive) == (False, False)
+        assert consumer.statistics().stale
+
+    run(main)
+
+
+def seen(consumer: ShareConsumer[Any, Any]) -> tuple[bool, float, list[str]]:
+    """Return what a consumer says of partitions that cannot be read: whether it is ready, how many there are, and which."""
+    stopped = consumer.metrics()["consumer-share-fetch-manager-metrics"]["stopped-partitions"]
+    return consumer.ready, stopped, sorted(map(str, consumer.statistics().problems))
+
+
+@pytest.mark.parametrize("error", [KafkaStorageError, UnknownError, CorruptRecordException])
+@on_both
+def test_a_partition_that_cannot_be_read_is_seen_while_it_lasts(run: Run, error: type[BrokerResponseError]) -> None:
+    async def main() -> None:
+        cluster = Cluster()
+        cluster.topic("jobs", partitions=2)
+        async with ShareConsumer[Any, Any]("jobs", group_id="workers", **cluster.options()) as consumer:
+
+            async def read(seconds: float) -> None:
+                with anyio.move_on_after(seconds):
+                    while True:
+                        with suppress(KafkaError):
+                            await consumer.getone()
+
+            with cluster.failing(Api.SHARE_FETCH, error, None):
+                await read(1)
+                is_refusal = error is CorruptRecordException  # what may be an election is not shown before one is over
+                assert seen(consumer) == ((False, 2, ["jobs-0", "jobs-1"]) if is_refusal else (True, 0, []))
+                await read(5)
+                assert seen(consumer) == (False, 2, ["jobs-0", "jobs-1"])
+                assert "jobs-1: " in consumer.statistics().problems[TopicPartition("jobs", 1)]
+            await read(5)
+            assert seen(consumer) == (True, 0, [])
+        assert seen(consumer) == (False, 0, [])
+
+    run(main)
+
+
+@pytest.mark.parametrize("fails_first", [True, False])
+@on_both
+def test_a_partition_without_a_leader_is_seen_until_it_has_one(run: Run, fails_first: bool) -> None:
+    async def main() -> None:
+        cluster = Cluster(brokers=2)
+        cluster.topic("jobs", partitions=2, replicas=1)
+        cluster.move_coordinator("workers", 0)
+        async with ShareConsumer[Any, Any]("jobs", group_id="workers", **cluster.options()) as consumer:
+
+            async def read(seconds: float) -> None:
+                with anyio.move_on_after(seconds):
+                    while True:
+                        with suppress(KafkaError):
+                            await consumer.getone()
+
+            await read(1)
+            if fails_first:
+                with cluster.failing(Api.SHARE_FETCH, KafkaStorageError, None):
+                    await read(5)
+                assert seen(consumer) == (False, 2, ["jobs-0", "jobs-1"])
+            cluster.stop(1)
+            await read(20)
+            assert seen(consumer) == (False, 1, ["jobs-1"])
+            assert "replicas are on brokers 1" in consumer.statistics().problems[TopicPartition("jobs", 1)]
+            cluster.start(1)
+            await read(5)
+            assert seen(consumer) == (True, 0, [])
+            cluster.stop(1)
+            await read(20)
+            assert seen(consumer) == (False, 1, ["jobs-1"])
+        assert seen(consumer) == (False, 0, [])
+
+    run(main)
+
+
+@on_both
+def test_a_topic_that_is_denied_is_seen_until_access_is_given_back(run: Run) -> None:
+    async def main() -> None:
+        cluster = Cluster()
+        cluster.topic("jobs", partitions=1)
+        async with ShareConsumer[Any, Any]("jobs", group_id="workers", **cluster.options()) as consumer:
+            reading = partial(consumer.getmany, timeout_ms=2000)
+            await reading()
+            cluster.deny("jobs")
+            with pytest.raises(TopicAuthorizationFailedError):
+                await reading()
+            assert seen(consumer) == (False, 1, ["jobs-0"])
+            await anyio.sleep(60)
+            assert seen(consumer) == (False, 0, []), "the group has taken the partition away"
+            cluster.allow("jobs")
+            with suppress(TopicAuthorizationFailedError):
+                await reading()
+            await reading()
+            assert seen(consumer) == (True, 0, [])
 
     run(main)
 

@@ -1,9 +1,12 @@
 """The options of a share consumer: those that it has, and what to use instead of those that share groups do not have."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import kafka_async
 from kafka_async import ConsumerConfig, ShareConsumer, ShareOptions
 from kafka_async.application.share.options import share_options
 from kafka_async.model import ConsumerState
@@ -61,6 +64,22 @@ def test_an_unknown_option_is_named() -> None:
 def test_a_bad_value_is_named(option: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"{option}={value}"):
         share_options({"group_id": "g", option: value})
+
+
+def test_options_of_a_file_are_given_as_the_page_on_options_says(tmp_path: Path) -> None:
+    page = (Path(kafka_async.__file__).parent / "config" / "README.md").read_text()
+    (program,) = [block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "ShareConsumer" in block]
+    file = tmp_path / "client.properties"
+    login = 'sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p";'
+    file.write_text(f"bootstrap.servers=a:1,b:2\nsecurity.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n{login}\n")
+    names: dict[str, Any] = {"ConsumerConfig": ConsumerConfig, "ShareConsumer": ShareConsumer}
+    exec(program.replace("/etc/kafka/client.properties", str(file)), names)  # noqa: S102 - our own page
+    config, settings = share_options({**names["options"], "max_processing_ms": 60_000})
+    assert config == names["config"]
+    assert (config.group_id, config.sasl_plain_password, settings.max_processing_ms) == ("workers", "p", 60_000)
+    file.write_text("auto.offset.reset=earliest\n")
+    with pytest.raises(ValueError, match="auto_offset_reset: a share group starts where its setting says"):
+        exec(program.replace("/etc/kafka/client.properties", str(file)), names)  # noqa: S102 - our own page
 
 
 def test_a_consumer_that_was_not_started_can_be_looked_at() -> None:

@@ -189,6 +189,40 @@ def test_a_bad_record_is_reported_once_and_its_neighbours_are_returned(run: Run,
     run(main)
 
 
+async def _read_bad(consumer: ShareConsumer[Any, Any]) -> int:
+    """Read until there is nothing; return how many errors were raised."""
+    errors, quiet = 0, 0
+    while quiet < 3:
+        try:
+            quiet = 0 if await consumer.getmany(timeout_ms=500) else quiet + 1
+        except DeserializationError:
+            errors += 1
+    return errors
+
+
+@on_both
+def test_a_bad_record_is_reported_though_another_one_had_its_offset_before(run: Run) -> None:
+    """Another member rejects a record that this one reported, and then the topic is made anew."""
+
+    async def main() -> None:
+        cluster = _filled("bad")
+        async with _member(cluster, Slow()) as one:
+            with pytest.raises(DeserializationError):
+                await one.getone()
+            async with _member(cluster, Slow()) as two:  # which gets the second delivery, since the first member does not read
+                await one.flush()
+                assert await _read_bad(two) == 1
+                assert two.statistics().rejected == 1
+            cluster.recreate("jobs")
+            cluster.produce("jobs", value="bad")
+            with anyio.fail_after(60), pytest.raises(DeserializationError):
+                await one.getone()
+            assert await _read_bad(one) == 0
+            assert (one.statistics().released, one.statistics().rejected) == (2, 1)
+
+    run(main)
+
+
 @on_both
 def test_a_deserializer_that_asks_for_another_attempt_holds_nothing_back_for_good(run: Run) -> None:
     class DownError(Exception):
@@ -294,11 +328,11 @@ class Reading:
     def _wake(self) -> None:
         self.woken += 1
 
-    def deliver(self, start: int, count: int) -> None:
+    def deliver(self, start: int, count: int, times: int = 1) -> None:
         found = RecordReader("t", 0, data(start, count), start).read(count)
         self.exchange.delivered += count
         self.deliveries += 1
-        self.exchange.report(Delivery(TopicPartition("t", 0), self.deliveries, found, [1] * count, self.runtime.clock() + 30.0))
+        self.exchange.report(Delivery(TopicPartition("t", 0), self.deliveries, found, [times] * count, self.runtime.clock() + 30.0))
 
 
 @on_both
@@ -403,7 +437,29 @@ def test_a_bad_record_is_given_back_and_raised_once_or_passed_to_whoever_takes_s
             await reading.reader.read(0.0, 1)
         kinds = [order.kind for order in reading.exchange.orders if isinstance(order, Acknowledge)]
         assert kinds == [AcknowledgeType.RELEASE]
-        reading.deliver(1, 1)  # it comes again
+        reading.deliver(1, 1, times=2)  # it comes again
         assert await reading.reader.read(0.0, 1) == [], "said once"
+
+    run(main)
+
+
+@on_both
+def test_what_is_known_of_bad_records_that_never_came_back_does_not_grow(run: Run) -> None:
+    """Another member may have rejected them."""
+
+    async def main() -> None:
+        def refuse(data: bytes) -> str:
+            raise ValueError("not this one")
+
+        reading = Reading(refuse)
+        reading.deliver(0, 1001)
+        for _ in range(1001):
+            with pytest.raises(DeserializationError):
+                await reading.reader.read(0.0, 1)
+        reading.deliver(1, 1, times=2)
+        assert await reading.reader.read(0.0, 1) == []
+        reading.deliver(0, 1, times=2)
+        with pytest.raises(DeserializationError):
+            await reading.reader.read(0.0, 1)
 
     run(main)

@@ -1,13 +1,16 @@
 """Records that are released to be delivered again later, on the simulated cluster."""
 
+import asyncio
 from typing import Any
 
 import anyio
 import pytest
 
+from kafka_async import TopicPartition
 from kafka_async.application.share.consumer import ShareConsumer
 from kafka_async.testing import Cluster
 from tests.testing.test_clusters import Run, on_both
+from tests.virtual import run_virtual_asyncio
 
 
 def _filled(count: int) -> Cluster:
@@ -116,3 +119,30 @@ def test_a_record_that_is_acknowledged_in_its_block_leaves_it_well(run: Run, sai
             assert (told.accepted + told.released + told.rejected, told.refused, told.lost) == (1, 0, 0)
 
     run(main)
+
+
+def test_results_are_told_by_the_next_flush_whenever_one_is_cancelled() -> None:
+    """Each one is cancelled a step of the event loop later than the one before, also just as its answer comes."""
+
+    async def main() -> None:
+        async with _member(_filled(40)) as consumer:
+            (await consumer.getone()).accept()
+            began = anyio.current_time()
+            await consumer.flush()
+            takes, returned = anyio.current_time() - began, 0
+            for steps in range(39):
+                (await consumer.getone()).accept()
+                flush = asyncio.ensure_future(consumer.flush())
+                await asyncio.sleep(takes)
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+                flush.cancel()
+                try:
+                    found = await flush
+                    returned += 1
+                except asyncio.CancelledError:
+                    found = await consumer.flush()
+                assert found == {TopicPartition("jobs", 0): None}, f"cancelled after {steps} steps"
+            assert 0 < returned < 39, "some were cancelled before the answer, and some after it"
+
+    run_virtual_asyncio(main)

@@ -104,6 +104,29 @@ def test_a_start_without_an_assignment_returns_and_reads_wait(run: Run) -> None:
 
 
 @on_both
+def test_a_member_that_stops_releases_records_of_partitions_that_others_read_by_then(run: Run) -> None:
+    async def main() -> None:
+        cluster = Cluster()
+        cluster.topic("jobs", partitions=2)
+        cluster.group("workers", share_auto_offset_reset="earliest")
+        for index in (0, 1):
+            cluster.produce("jobs", value=str(index), partition=index)
+        one = _member(cluster)
+        await one.start()
+        with anyio.fail_after(60):
+            assert sorted([(await one.getone()).value, (await one.getone()).value]) == [b"0", b"1"]
+        async with _member(cluster) as two:
+            await cluster.assigned("workers", members=2)
+            assert await one.getmany(timeout_ms=1000) == {}
+            await one.stop()
+            with anyio.fail_after(10):  # their locks would end later
+                again = [await two.getone(), await two.getone()]
+            assert sorted((record.value, record.delivery_count) for record in again) == [(b"0", 2), (b"1", 2)]
+
+    run(main)
+
+
+@on_both
 def test_a_member_that_stops_while_it_polls_takes_nothing_that_comes_afterwards(run: Run) -> None:
     """Its poll is waited for: the broker would lock the next records for a member that is gone, which costs them a delivery."""
 

@@ -111,6 +111,28 @@ def test_a_retry_of_what_was_lost_meanwhile_is_forgotten() -> None:
     assert work.take() is None
 
 
+def test_a_record_that_is_tried_again_waits_for_a_handler_from_then_on_and_has_been_held_since_it_came() -> None:
+    work, jobs = held(1)
+    item = work.take()
+    assert item is not None
+    assert work.retry(item, 5.0, 1.0, counts=False)
+    assert work.expire(6.0)
+    assert item.waits_since == 6.0
+    assert work.oldest == (TP, 0, 0.0)
+    assert work.waiting((), 0.0) == jobs
+
+
+def test_what_a_handler_did_not_get_to_waits_for_it_from_then_on() -> None:
+    work, jobs = held(2, batch=2)
+    pack = work.take_pack()
+    assert pack is not None
+    (_, second) = pack.items
+    work.unhandled(pack, [second], 5.0)
+    assert second.waits_since == 5.0
+    assert work.oldest == (TP, 0, 0.0)
+    assert work.waiting((), 0.0) == jobs
+
+
 def test_what_was_interrupted_comes_first_with_what_is_left_of_its_batch() -> None:
     work, jobs = held(4, batch=3)
     pack = work.take_pack()

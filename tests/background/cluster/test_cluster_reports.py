@@ -186,3 +186,27 @@ def test_a_snapshot_has_the_cluster_and_each_owned_partition() -> None:
         A: PartitionSnapshot(state="initializing", leader=1, read_replica=3),
         B: PartitionSnapshot(state="initializing", leader=None, read_replica=None),
     }
+
+
+def test_without_a_buffer_the_handler_has_what_cannot_be_read_until_it_is_not_assigned_any_more() -> None:
+    """In a share group, where the application does not know what is assigned."""
+    world, assigned = World(), {A, B}
+    world.news = ClusterReports(
+        ConsumerConfig.of(),
+        world.handler,
+        world.cluster,
+        world.subscription,
+        world.network,
+        world.seen.append,
+        assigned_elsewhere=lambda: assigned,
+    )
+    world.learn(-1, -1, now=0.0)
+    assert not world.handler.unavailable, "it may be an election"
+    world.learn(-1, -1, now=4.0)
+    assert {tp: type(error) for tp, error in world.handler.unavailable.items()} == dict.fromkeys((A, B), LeaderNotAvailableError)
+    assigned.remove(B)
+    world.publish(5.0)
+    assert world.handler.unavailable.keys() == {A}
+    world.learn(1, -1, now=6.0)
+    assert not world.handler.unavailable
+    assert not world.buffer.unavailable

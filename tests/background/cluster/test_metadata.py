@@ -4,7 +4,7 @@ from math import inf
 from typing import Any
 
 import pytest
-from attrs import evolve
+from attrs import define, evolve
 
 from kafka_async import TopicPartition
 from kafka_async.errors import (
@@ -16,7 +16,7 @@ from kafka_async.errors import (
     RebootstrapRequiredError,
     TopicAuthorizationFailedError,
 )
-from kafka_async.events import AssignFromUser, Call, ClusterDescription, SubscribeTopics, TopicMetadata
+from kafka_async.events import AssignFromUser, Call, ClusterDescription, SubscribePattern, SubscribeTopics, TopicMetadata
 from kafka_async.trace import Fault, Recovered
 from kafka_async.wire.messages import ListOffsetsRequest, MetadataRequest, MetadataResponse, MetadataResponseTopic
 
@@ -200,6 +200,49 @@ def test_a_request_that_may_create_names_nothing_that_somebody_only_asks_about()
     assert not call.done
     world.poll(5.1)
     assert creates(world) == {"n": False, "u": False}
+
+
+@define
+class Needs:
+    """A part that needs topics and does not ask a second time."""
+
+    topics: frozenset[str] = frozenset()
+
+
+def test_what_a_request_that_may_create_left_out_is_asked_for_by_the_next() -> None:
+    """The sequence: a broker hangs, and its request is repeated when somebody needs two topics, of which one may be created."""
+    world = World()
+    needs = Needs()
+    metadata = world.background.metadata
+    metadata.wanted_topics.askers.append(needs)
+    world.poll(0.0)
+    world.send(SubscribeTopics(topics=frozenset("n")))
+    needs.topics = frozenset("u")
+    metadata.request_update(0.1)
+    world.answer(MetadataRequest, KafkaConnectionError("timed out"), 30.0)
+    now = until(world, lambda: bool(world.waiting(MetadataRequest)), 30.0)
+    assert creates(world) == {"n": True}
+    world.answer(MetadataRequest, cluster(described("n", (1,))), now)
+    then = until(world, lambda: bool(world.waiting(MetadataRequest)), now)
+    assert then < now + 1
+    assert creates(world) == {"n": False, "u": False}
+    world.answer(MetadataRequest, cluster(described("n", (1,)), described("u", (1,))), then)
+    assert world.poll(then + 20) == []
+
+
+def test_a_pattern_is_compared_with_all_topics_at_the_age_though_somebody_wants_others_created_ever_again() -> None:
+    world = World(metadata_max_age_ms=60_000)
+    world.send(SubscribePattern(matches=lambda name: True, exclude_internal=True))
+    world.learn(described("t", (1, 2)))
+    missing = MetadataResponseTopic(name="u", error_code=3)
+    ask(world, frozenset("u"), create=True)
+    world.poll(59.0)
+    assert creates(world) == {"u": True}
+    world.answer(MetadataRequest, cluster(missing), 59.0)
+    now = until(world, lambda: bool(world.waiting(MetadataRequest)), 59.0)
+    assert now < 60.0
+    (request,) = world.waiting(MetadataRequest)
+    assert request.topics is None
 
 
 @pytest.mark.parametrize(("create", "allowed"), [(True, True), (True, False), (False, True)])

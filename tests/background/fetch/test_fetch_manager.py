@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kafka_async import TopicPartition
-from kafka_async.background.boundary import FetchedData, PartitionFailed
+from kafka_async.background.boundary import FetchedData, PartitionFailed, Watermarks
 from kafka_async.errors import (
     AuthenticationFailedError,
     CorruptRecordException,
@@ -24,7 +24,10 @@ from kafka_async.wire.messages import (
     FetchRequest,
     FetchResponse,
     LeaderIdAndEpoch,
+    ListOffsetsPartitionResponse,
     ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
     MetadataRequest,
     MetadataResponse,
     NodeEndpoint,
@@ -513,79 +516,28 @@ def test_what_a_former_leader_gives_after_a_seek_is_asked_of_the_next_one_and_ch
     assert world.find(OffsetForLeaderEpochRequest).node_id == 3
 
 
-# KIP-392.
-
-
-def test_a_preferred_replica_is_read_until_its_lease_ends() -> None:
-    world = World(client_rack="r2", metadata_max_age_ms=10_000)
+@pytest.mark.parametrize("code", [0, 1, 3])
+def test_an_answer_about_a_topic_that_is_made_anew_meanwhile_says_nothing_about_the_new_one(code: int) -> None:
+    """Both begin at 0, with the same leader in the same epoch. It arrives on a slow line, and all that follows overtakes it."""
+    world = World(auto_offset_reset="earliest")
     world.fetching({A: 0})
-    world.answer(FetchRequest, fetched(data(A, preferred_read_replica=2)), 1.0)
-    world.poll(1.0)
-    request = world.find(FetchRequest, 2)
-    request.on_done(fetched(data(A, records(0, 2)), session=8), 2.0)
-    world.poll(2.0)
-    world.find(FetchRequest, 2).on_done(fetched(session=8), 10.5)
-    world.poll(11.0)
-    assert asked(world.find(FetchRequest, 1).message) == {0: 2}
-
-
-def test_out_of_range_at_a_replica_is_asked_of_the_leader_before_it_is_believed() -> None:
-    world = World(client_rack="r2", auto_offset_reset="none")
-    world.fetching({A: 40})
-    world.answer(FetchRequest, fetched(data(A, preferred_read_replica=2)), 1.0)
-    world.poll(1.0)
-    world.answer(FetchRequest, fetched(data(A, error_code=1)), 1.5, node_id=2)
-    world.poll(1.5)
-    leader = world.find(FetchRequest, 1)  # its session has the partition at this offset still
+    world.buffer.watermarks[A] = Watermarks(1000, 1000, 0, 0.0)
+    world.background.metadata.request_update(1.0)
+    now = until(world, lambda: bool(world.waiting(MetadataRequest)), 1.0)
+    world.answer(MetadataRequest, cluster(described("t", (1, 1, 1), generation=1)), now)
+    assert A not in world.buffer.watermarks
+    now = until(world, lambda: bool(world.waiting(ListOffsetsRequest)), now)
+    beginning = ListOffsetsPartitionResponse(partition_index=0, offset=0)
+    topic = ListOffsetsTopicResponse(name="t", partitions=(beginning,))
+    world.answer(ListOffsetsRequest, ListOffsetsResponse(topics=(topic,)), now)
+    world.read_all()
+    former = data(A, records(0, 5)) if not code else data(A, error_code=code)
+    world.answer(FetchRequest, fetched(former), now, node_id=1)
     assert world.read_all() == []
-    leader.on_done(fetched(data(A, error_code=1)), 2.0)
-    assert world.read_all() == []
-    now = until(world, lambda: bool(world.waiting(MetadataRequest)), 2.0)
-    world.answer(MetadataRequest, cluster(described("t", (1, 1, 1))), now + 0.01)
-    now = until(world, lambda: bool(world.waiting(FetchRequest)), now + 0.01)
-    world.answer(FetchRequest, fetched(data(A, error_code=1)), now, node_id=1)
-    (failure,) = world.read_all()
-    assert isinstance(failure, PartitionFailed)
-
-
-def test_a_replica_that_cannot_be_reached_is_left() -> None:
-    world = World(client_rack="r2")
-    world.fetching({A: 40})
-    world.answer(FetchRequest, fetched(data(A, preferred_read_replica=2)), 1.0)
-    world.poll(1.0)
-    world.answer(FetchRequest, KafkaConnectionError("gone"), 1.5, node_id=2)
-    world.poll(1.5)
-    world.find(FetchRequest, 1).on_done(fetched(data(A, records(40, 1))), 2.0)
-    assert len(world.read_all()) == 1
-
-
-def test_a_replica_that_the_metadata_do_not_list_any_more_is_left_while_it_waits_to_be_asked_again() -> None:
-    world = World(client_rack="r2")
-    world.fetching({A: 40})
-    world.answer(FetchRequest, fetched(data(A, preferred_read_replica=2)), 1.0)
-    world.poll(1.0)
-    world.answer(FetchRequest, fetched(data(B)), 1.5, node_id=2)  # an answer of another session, which begins a backoff
-    now = until(world, lambda: bool(world.waiting(MetadataRequest)), 1.5)
-    world.answer(MetadataRequest, cluster(described("t", (1, 1, 1)), brokers=(1, 3)), now)
     world.poll(now)
-    leader = world.find(FetchRequest, 1)  # its session has the partition at this offset still
-    leader.on_done(fetched(data(A, records(40, 1))), now)
-    assert len(world.read_all()) == 1
-
-
-def test_brokers_that_name_each_other_are_not_asked_without_end() -> None:
-    world = World(client_rack="r2")
-    world.fetching({A: 0})
-    now, requests = 1.0, 0
-    while now < 10:
-        for pending in list(world.unsent):
-            if isinstance(pending.message, FetchRequest):
-                requests += 1
-                other = 2 if pending.node_id == 1 else 1
-                world.answer(FetchRequest, fetched(data(A, preferred_read_replica=other)), now, node_id=pending.node_id)
-        world.poll(now)
-        now += 0.001
-    assert requests < 40
+    (request,) = world.waiting(FetchRequest)
+    assert asked(request) == {0: 0}
+    assert [topic.topic_id for topic in request.topics] == [topic_id("t", 1)]
 
 
 # Answers of another session.

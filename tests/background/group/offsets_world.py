@@ -51,6 +51,7 @@ class FakeMembership:
     channel: Channel = Channel.GROUP
     state: ConsumerState = ConsumerState.STEADY
     wanted_topics: frozenset[str] | None = frozenset()
+    group_topics: frozenset[str] = frozenset()
     session_deadline: float = 45.0
     is_denied: bool = False
     refusals: list[tuple[CommitFailure, Identity]] = field(factory=list)

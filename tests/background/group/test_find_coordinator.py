@@ -190,11 +190,14 @@ def test_a_retriable_failure_clears_a_fatal_one(manager: FindCoordinatorManager)
     assert manager.fatal is None
 
 
-def test_a_search_ends_when_nobody_needs_it_any_more(manager: FindCoordinatorManager) -> None:
+def test_a_search_ends_when_nobody_needs_it_any_more_and_the_other_managers_are_polled_once_more(
+    manager: FindCoordinatorManager,
+) -> None:
     manager.request(0.0)
     only(manager.poll(0.0)).on_done(found(error_code=GroupAuthorizationFailedError.errno), 0.0)
-    assert manager.poll(30.1) == Poll()
+    assert manager.poll(30.1) == Poll(wake_at=30.1)
     assert manager.fatal is None
+    assert manager.poll(30.1) == Poll()
     assert manager.state in (SearchState.UNKNOWN, SearchState.KNOWN)
     manager.request(31.0)
     assert manager.poll(31.0).requests

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from math import inf
+from uuid import UUID
 
 import pytest
 
@@ -32,7 +33,7 @@ from kafka_async.errors import (
 from kafka_async.events import Call, Refusals
 from kafka_async.model import OffsetAndMetadata, TopicPartition
 from kafka_async.network import Channel, UnsentRequest
-from kafka_async.trace import Fault, Notice
+from kafka_async.trace import Fault, Notice, Recovered
 from kafka_async.wire.messages import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -109,6 +110,12 @@ def _answer(codes: Mapping[TopicPartition, int]) -> OffsetCommitResponse:
             for tp, code in codes.items()
         )
     )
+
+
+def _outages(world: World) -> list[tuple[str, float]]:
+    """When commits began to fail, and when that ended."""
+    events = [event for event in world.traced if isinstance(event, (Fault, Recovered)) and event.outage == "commits"]
+    return [(type(event).__name__, event.now) for event in events]
 
 
 def _failure(call: Call[Refusals]) -> BaseException:
@@ -274,6 +281,35 @@ def test_an_answer_after_the_caller_gave_up_still_tells_of_the_coordinator(world
     request.on_done(NotCoordinatorError(), 0.2)
     assert world.coordinator.coordinator is None
     assert manager.poll(5.0) == Poll()
+
+
+def test_an_outage_ends_with_a_commit_that_is_stored_though_the_one_that_failed_was_given_up(
+    world: World, manager: OffsetCommitManager
+) -> None:
+    first = _commit(manager, A)
+    only(manager.poll(0.0)).on_done(KafkaConnectionError("gone"), 0.0)
+    first.fail(KafkaTimeoutError("late"))
+    world.find(60.0)
+    second = _commit(manager, A, offset=8, now=60.0)
+    only(manager.poll(60.0)).on_done(_answer({A: 0}), 60.1)
+    assert second.result() == {}
+    third = _commit(manager, A, offset=9, now=65.0)
+    only(manager.poll(65.0)).on_done(_answer({A: 0}), 65.1)
+    assert third.result() == {}
+    assert _outages(world) == [("Fault", 0.0), ("Recovered", 60.1)]
+
+
+def test_an_outage_goes_on_while_a_partition_cannot_be_stored_though_others_are(world: World, manager: OffsetCommitManager) -> None:
+    first = _commit(manager, A)
+    only(manager.poll(0.0)).on_done(_answer({A: 3}), 0.0)
+    second = _commit(manager, B)
+    (again,) = (request for request in manager.poll(0.05).requests if _sent(request) == {B: 7})
+    again.on_done(_answer({B: 0}), 0.06)
+    assert second.result() == {}
+    assert _outages(world) == [("Fault", 0.0)]
+    only(manager.poll(1.0)).on_done(_answer({A: 0}), 1.1)
+    assert first.result() == {}
+    assert _outages(world) == [("Fault", 0.0), ("Recovered", 1.1)]
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------------------
@@ -681,6 +717,95 @@ def test_offsets_of_a_member_that_unsubscribed_are_not_sent_as_a_lone_consumer(w
     world.join()
     call = _commit(manager, A)
     world.group.membership = None
+    assert manager.poll(0.0) == Poll()
+    assert list(_lost(call)) == [A]
+
+
+def test_a_member_that_stays_for_its_commits_is_asked_for_by_those_it_made(world: World, manager: OffsetCommitManager) -> None:
+    membership, call = world.join(), _commit(manager, A)
+    assert manager.is_storing(0.0)
+    world.group.parting, world.group.membership = membership, None
+    request = only(manager.poll(0.0))
+    assert _made_as(request) == ("m", 5, None)
+    request.on_done(_answer({A: 16}), 0.1)
+    assert manager.is_storing(0.1)
+    world.find(0.2, TWO)
+    again = only(manager.poll(0.3))
+    assert (again.node_id, _made_as(again)) == (TWO.id, ("m", 5, None))
+    again.on_done(_answer({A: 0}), 0.4)
+    assert call.result() == {}
+    assert not manager.is_storing(0.4)
+
+
+def test_a_member_stays_for_no_partition_that_is_lost_or_has_an_error_of_its_own(
+    world: World, manager: OffsetCommitManager
+) -> None:
+    world.join()
+    _commit(manager, A, B)
+    only(manager.poll(0.0)).on_done(_answer({A: 3, B: 0}), 0.1)
+    assert not manager.is_storing(0.1)
+    _commit(manager, C)
+    assert manager.is_storing(0.1)
+    world.owned = frozenset((A, B))
+    assert not manager.is_storing(0.1)
+
+
+def test_a_member_stays_for_no_partition_that_waits_behind_one_with_an_error_of_its_own(
+    world: World, manager: OffsetCommitManager
+) -> None:
+    world.join()
+    _commit(manager, A)
+    only(manager.poll(0.0)).on_done(_answer({A: 3}), 0.1)
+    _commit(manager, A)
+    assert not manager.is_storing(0.1)
+    _commit(manager, A, B)
+    assert manager.is_storing(0.1)
+
+
+def test_a_member_stays_for_no_partition_whose_topic_is_gone(world: World, manager: OffsetCommitManager) -> None:
+    manager.by_id = lambda: False
+    world.join()
+    for _ in range(2):
+        manager.commit(Call(60.0), {A: OffsetAndMetadata(7, topic_id=UUID(int=1))}, 0.0)
+    assert not manager.is_storing(0.0)
+    world.give_ids("a")
+    assert manager.is_storing(0.0)
+
+
+def test_a_lone_consumer_commits_when_the_member_that_it_was_has_left(world: World, manager: OffsetCommitManager) -> None:
+    world.group.parting = world.join(CLASSIC)
+    world.group.membership = None
+    _commit(manager, A)
+    assert not manager.is_storing(0.0)
+    assert manager.poll(0.0) == Poll()
+    world.group.parting = None
+    assert _made_as(only(manager.poll(0.1))) == ("", -1, None)
+
+
+def test_a_new_membership_waits_for_no_partition_of_a_lone_consumer_with_an_error_of_its_own(
+    world: World, manager: OffsetCommitManager
+) -> None:
+    _commit(manager, A, B)
+    assert (manager.is_storing(0.0), manager.is_storing_alone(0.0)) == (False, True)
+    only(manager.poll(0.0)).on_done(_answer({A: 3, B: 0}), 0.1)
+    assert not manager.is_storing_alone(0.1)
+
+
+def test_a_lone_consumers_commit_waits_for_the_member_that_it_was_though_it_subscribes_anew(
+    world: World, manager: OffsetCommitManager
+) -> None:
+    world.group.parting = world.join(CLASSIC)
+    world.group.membership = None
+    _commit(manager, A)
+    world.group.membership = world.group.parting
+    assert manager.poll(0.0) == Poll()
+    world.group.parting = None
+    assert _made_as(only(manager.poll(0.1))) == ("", -1, None)
+
+
+def test_who_subscribes_anew_while_it_stays_is_no_member_yet(world: World, manager: OffsetCommitManager) -> None:
+    world.group.parting = world.join()
+    call = _commit(manager, A)
     assert manager.poll(0.0) == Poll()
     assert list(_lost(call)) == [A]
 

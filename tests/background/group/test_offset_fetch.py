@@ -6,7 +6,7 @@ import pytest
 from attrs import define, field
 
 from kafka_async.background.boundary import Parcel, Repositioned
-from kafka_async.background.group.offset_fetch import Committed, OffsetFetchManager
+from kafka_async.background.group.offset_fetch import PATIENCE, Committed, OffsetFetchManager
 from kafka_async.background.loop.request_manager import Poll
 from kafka_async.background.positions.newcomers import FIRST, FIRST_OF_NEW
 from kafka_async.background.positions.subscription import FetchPosition, FetchState, PartitionState, SubscriptionState
@@ -64,9 +64,9 @@ class Fetching(World):
             committing=lambda: self.committing,
         )
 
-    def ask(self, *partitions: TopicPartition) -> Call[Committed]:
+    def ask(self, *partitions: TopicPartition, partial: bool = False) -> Call[Committed]:
         call: Call[Committed] = Call(60.0)
-        self.manager.fetch(call, frozenset(partitions), 0.0)
+        self.manager.fetch(call, frozenset(partitions), 0.0, partial=partial)
         return call
 
     def assign(self, stamps: Mapping[TopicPartition, int]) -> list[PartitionState]:
@@ -257,6 +257,53 @@ def test_a_lasting_error_of_a_partition_fails_those_who_asked_for_it(world: Fetc
     assert good.result() == {A: OffsetAndMetadata(1, "note", 4)}
 
 
+def test_who_takes_a_part_of_the_answer_gets_what_is_known_by_the_deadline(world: Fetching) -> None:
+    part, all_of_it = world.ask(A, B, partial=True), world.ask(A, B)
+    world.send(0.0).on_done(_answer({A: 1}, errors={B: UnstableOffsetCommitError.errno}), 0.0)
+    assert not part.done
+    for call in (part, all_of_it):
+        assert isinstance(world.manager.expired(call), UnstableOffsetCommitError)
+    assert part.result() == {A: OffsetAndMetadata(1, "note", 4)}
+    assert not all_of_it.done
+
+
+def test_who_takes_a_part_of_the_answer_does_not_wait_for_what_is_refused(world: Fetching) -> None:
+    part, none = world.ask(A, B, partial=True), world.ask(B, partial=True)
+    world.send(0.0).on_done(_answer({A: 1}, errors={B: 29}), 0.0)
+    assert part.result() == {A: OffsetAndMetadata(1, "note", 4)}
+    assert isinstance(_failure(none), TopicAuthorizationFailedError)
+
+
+def test_who_takes_a_part_of_the_answer_waits_for_errors_of_other_partitions_only_so_long(world: Fetching) -> None:
+    part, all_of_it, none = world.ask(A, B, partial=True), world.ask(A, B), world.ask(B, partial=True)
+    world.send(0.0).on_done(_answer({A: 1}, errors={B: UnstableOffsetCommitError.errno}), 0.0)
+    for now in (PATIENCE - 1, PATIENCE):
+        assert not part.done
+        request = world.send(now)
+        assert _asked(request) == {B}
+        request.on_done(_answer({}, errors={B: UnstableOffsetCommitError.errno}), now)
+    assert part.result() == {A: OffsetAndMetadata(1, "note", 4)}
+    assert not all_of_it.done
+    assert not none.done, "nothing is known"
+
+
+def test_who_takes_a_part_of_the_answer_gets_what_is_known_if_the_rest_is_refused_later(world: Fetching) -> None:
+    part, whole = world.ask(A, B, C, partial=True), world.ask(A, B, partial=True)
+    unstable = UnstableOffsetCommitError.errno
+    world.send(0.0).on_done(_answer({A: 1}, errors={B: unstable, C: unstable}), 0.0)
+    world.ask(A)
+    world.send(1.0).on_done(_answer({B: 2}, errors={A: 29, C: 29}), 1.0)
+    assert part.result() == whole.result() == {A: OffsetAndMetadata(1, "note", 4), B: OffsetAndMetadata(2, "note", 4)}
+
+
+def test_who_takes_a_part_of_the_answer_gets_what_is_known_if_the_group_is_refused_later(world: Fetching) -> None:
+    part, all_of_it = world.ask(A, B, partial=True), world.ask(A, B)
+    world.send(0.0).on_done(_answer({A: 1}, errors={B: UnstableOffsetCommitError.errno}), 0.0)
+    world.send(1.0).on_done(_refused(GroupAuthorizationFailedError.errno), 1.0)
+    assert part.result() == {A: OffsetAndMetadata(1, "note", 4)}
+    assert isinstance(_failure(all_of_it), GroupAuthorizationFailedError)
+
+
 def test_topics_that_we_may_not_read_are_named_together(world: Fetching) -> None:
     call = world.ask(A, B, C)
     world.send(0.0).on_done(_answer({A: 1}, errors={B: 29, C: 29}), 0.0)
@@ -291,6 +338,15 @@ def test_a_stale_epoch_waits_for_the_new_one(world: Fetching) -> None:
         ),
         require_stable=True,
     )
+
+
+def test_who_has_ended_a_stale_membership_waits_for_no_epoch_of_it(world: Fetching) -> None:
+    membership = world.join()
+    world.ask(A)
+    world.send(0.0).on_done(_refused(StaleMemberEpochError.errno), 0.0)
+    membership.awaits_epoch = True
+    world.group.parting, world.group.membership = membership, None
+    assert _asked(world.send(0.01)) == {A}
 
 
 # --- first positions --------------------------------------------------------------------------------------------------------------

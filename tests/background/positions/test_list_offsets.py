@@ -123,6 +123,71 @@ def test_look_ups_that_fail_are_an_outage_until_there_is_an_answer() -> None:
     assert outage == [(Fault, "looking up offsets", {A}), (Recovered, "looking up offsets", {A})]
 
 
+def outages(world: World) -> list[tuple[type, bool, set[TopicPartition]]]:
+    """Return which outages of look-ups began and ended, and whether what ended was needed."""
+    seen = [event for event in world.seen if isinstance(event, Fault | Recovered) and event.outage == "looking up offsets"]
+    return [(type(event), isinstance(event, Fault) or event.needed, set(event.partitions)) for event in seen]
+
+
+def test_an_outage_of_a_look_up_ends_when_nobody_waits_for_it_any_more() -> None:
+    """It ended with the next look-up that went well, hours later, and the log said that it had lasted so long."""
+    world = known(metadata_max_age_ms=3_600_000)
+    call = ask(world, {A: -1, C: -1})
+    world.poll(1.0)
+    world.answer(ListOffsetsRequest, answer(part(A, error_code=7), part(C, error_code=7)), 1.0)
+    call.withdraw()
+    ask(world, {C: -1})
+    world.poll(1.01)
+    world.answer(ListOffsetsRequest, answer(part(C, 8)), 1.02)
+    world.poll(1.02)
+    assert world.wake_at == 601.01, "since it was found that nobody waits"
+    world.poll(601.01)
+    assert outages(world) == [(Fault, True, {A, C}), (Recovered, True, {C}), (Recovered, False, {A})]
+    assert world.wake_at > 1000.0, "nothing is waited for"
+
+
+def test_an_outage_of_a_look_up_goes_on_while_a_call_waits_for_a_leader_and_for_a_while_after_it() -> None:
+    """The wait for a leader is no failure; the outage was said to be no longer needed as soon as the call was over."""
+    world = known()
+    call = ask(world, {A: -1}, deadline=800.0)
+    world.poll(1.0)
+    world.answer(ListOffsetsRequest, answer(part(A, error_code=6)), 1.0)
+    when = until(world, lambda: bool(world.waiting(MetadataRequest)), 1.0)
+    world.answer(MetadataRequest, cluster(described("t", (-1, 2, 1), epoch=5)), when)
+    for now in range(2, 702):
+        world.poll(now)
+    call.withdraw()
+    for now in range(702, 1302):
+        world.poll(now)
+    assert outages(world) == [(Fault, True, {A})]
+    world.poll(1302.0)
+    assert outages(world) == [(Fault, True, {A}), (Recovered, False, {A})]
+
+
+def test_calls_that_end_at_their_deadlines_and_are_made_again_are_one_outage() -> None:
+    world, now = known(), 1.0
+    for outcome in (*[part(A, error_code=7)] * 3, part(A, 8)):
+        call = ask(world, {A: -1}, deadline=now + 60.0)
+        world.poll(now)
+        world.answer(ListOffsetsRequest, answer(outcome), now)
+        call.withdraw()
+        world.poll(now + 1.0)
+        now += 120.0
+    assert outages(world) == [(Fault, True, {A})] * 3 + [(Recovered, True, {A})]
+
+
+def test_an_outage_of_a_look_up_ends_when_a_lasting_error_answers_it() -> None:
+    world = known()
+    call = ask(world, {A: -1})
+    world.poll(1.0)
+    world.answer(ListOffsetsRequest, answer(part(A, error_code=6)), 1.0)
+    when = until(world, lambda: bool(world.waiting(ListOffsetsRequest)), 1.0)
+    world.answer(ListOffsetsRequest, answer(part(A, error_code=29)), when)
+    assert call.done
+    until(world, lambda: len(outages(world)) > 1, when, limit=5)
+    assert outages(world) == [(Fault, True, {A}), (Recovered, False, {A})]
+
+
 @pytest.mark.parametrize("code", [3, 5, 6, 7, 9, 13, 14, 56, 74, 75, 78, 100])
 def test_passing_errors_are_tried_again_after_a_backoff(code: int) -> None:
     world = known()
@@ -186,6 +251,56 @@ def test_the_cluster_is_asked_about_a_leader_that_does_not_answer_less_and_less(
     assert call.done
     world.poll(now)
     assert world.wake_at > now + 60.0, "nothing is waited for"
+
+
+def moving(world: World, leader: int, epoch: int, now: float) -> float:
+    """Have another broker lead ``t``; all are still in the cluster. Return when that was known."""
+    world.background.metadata.request_update(now)
+    now = until(world, lambda: bool(world.waiting(MetadataRequest)), now)
+    world.answer(MetadataRequest, cluster(described("t", (leader,) * 3, epoch=epoch)), now)
+    world.poll(now)
+    return now
+
+
+@pytest.mark.parametrize("late", [KafkaTimeoutError("late"), answer(part(A, 3)), answer(part(A, error_code=6))])
+def test_the_next_leader_is_asked_at_once_and_what_the_former_one_says_late_does_not_count(late: object) -> None:
+    world = known()
+    call = ask(world, {A: -1}, deadline=100.0)
+    world.poll(1.0)
+    now = moving(world, 3, 5, 1.0)
+    assert [request.node_id for request in world.unsent] == [1, 3]
+    assert world.unsent[0].withdrawn()
+    assert not world.unsent[1].withdrawn()
+    world.answer(ListOffsetsRequest, late, now, node_id=1)
+    world.poll(now)
+    assert len(world.waiting(ListOffsetsRequest)) == 1
+    assert not any(isinstance(event, Fault) for event in world.seen)
+    world.answer(ListOffsetsRequest, answer(part(A, 8)), now, node_id=3)
+    assert call.result() == {A: OffsetAndTimestamp(8, -1)}
+
+
+def test_a_leader_that_leads_again_before_its_old_request_has_failed_is_asked_once_more() -> None:
+    world = known()
+    call = ask(world, {A: -1}, deadline=100.0)
+    world.poll(1.0)
+    now = moving(world, 1, 6, moving(world, 3, 5, 1.0))
+    assert [request.node_id for request in world.unsent] == [1, 3, 1]
+    for _ in range(2):
+        world.answer(ListOffsetsRequest, KafkaTimeoutError("late"), now)
+        world.poll(now)
+    assert len(world.waiting(ListOffsetsRequest)) == 1
+    world.answer(ListOffsetsRequest, answer(part(A, 8)), now, node_id=1)
+    assert call.done
+
+
+def test_a_leader_in_a_new_epoch_is_not_asked_twice() -> None:
+    world = known()
+    call = ask(world, {A: -1}, deadline=100.0)
+    world.poll(1.0)
+    now = moving(world, 1, 5, 1.0)
+    world.answer(ListOffsetsRequest, answer(part(A, 8)), now)
+    assert call.done
+    assert not world.waiting(ListOffsetsRequest)
 
 
 def test_an_end_below_nothing_is_not_believed() -> None:

@@ -1,5 +1,6 @@
 """What fails partition by partition: when it begins, and when it is over."""
 
+from math import inf
 from typing import TypeAlias
 
 import pytest
@@ -50,6 +51,31 @@ def test_a_partition_that_left_does_not_recover_when_it_comes_back(outage: Parti
     outage.keep({B})
     outage.report((), {A, B}, 2.0)
     assert partitions(seen) == [(Fault, {A, B}), (Recovered, {B})]
+
+
+def test_what_is_not_wanted_any_more_ends_after_a_while_without_going_well(seen: Seen) -> None:
+    outage = PartitionOutage(seen.append, "reading", "cannot be read", patience=5.0)
+    outage.report([(None, {A, B})], (), 1.0)
+    assert outage.lapse({A, B}, 20.0) == inf, "what waits for a leader does not fail, and is wanted"
+    assert outage.lapse({B}, 21.0) == 26.0
+    assert outage.lapse({A, B}, 24.0) == inf
+    assert outage.lapse({B}, 25.0) == 30.0
+    assert outage.lapse({B}, 29.0) == 30.0
+    assert outage.lapse({B}, 30.0) == inf
+    outage.report((), {A, B}, 31.0)
+    assert seen[1:] == [
+        Recovered(now=30.0, outage="reading", subject="fetch", partitions=frozenset((A,)), needed=False),
+        Recovered(now=31.0, outage="reading", subject="fetch", partitions=frozenset((B,))),
+    ]
+
+
+def test_a_new_outage_of_what_was_not_wanted_has_its_whole_time(seen: Seen) -> None:
+    outage = PartitionOutage(seen.append, "reading", "cannot be read", patience=5.0)
+    outage.report([(None, {A})], (), 1.0)
+    assert outage.lapse((), 2.0) == 7.0
+    outage.report((), {A}, 3.0)
+    outage.report([(None, {A})], (), 100.0)
+    assert outage.lapse((), 101.0) == 106.0
 
 
 def test_what_fails_again_and_again_is_one_outage(outage: PartitionOutage, seen: Seen) -> None:

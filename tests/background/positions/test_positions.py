@@ -28,9 +28,12 @@ from kafka_async.wire.messages import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
     MetadataRequest,
+    MetadataResponse,
+    MetadataResponseTopic,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
+    PartitionData,
 )
 
 from ..support import A, B, Untouchable, World, asked, cluster, data, described, fetched, records, topic_id, until
@@ -215,6 +218,16 @@ def test_a_reset_survives_every_passing_error() -> None:
     assert world.errors() == []
 
 
+def test_the_outage_of_a_reset_ends_when_the_application_seeks() -> None:
+    world, now = looking_up()
+    world.answer(ListOffsetsRequest, found(A, -1, error_code=6), now)
+    world.seek(A, 7)
+    world.poll(now)
+    world.poll(now + 600.0)
+    seen = [(event.outage, set(event.partitions), event.needed) for event in world.seen if isinstance(event, Recovered)]
+    assert seen == [("looking up offsets", {A}, False)]
+
+
 def test_a_reset_is_not_kept_waiting_by_a_validation_that_hangs() -> None:
     world = validating()
     reset(world, A, "earliest")
@@ -377,6 +390,60 @@ def test_a_check_without_an_answer_is_made_again(outcome: object) -> None:
     assert state(world) is FetchState.AWAIT_VALIDATION
 
 
+def checked_at_the_next_leader() -> World:
+    """Read up to 30 from node 1, which then holds a fetch while node 2 leads in epoch 1 and has the position checked."""
+    world = World()
+    world.fetching({A: 0})
+    world.answer(FetchRequest, fetched(data(A, records(0, 30))), 0.5)
+    world.poll(0.5)  # the next fetch, which node 1 holds
+    named(world, cluster(described("t", (2, 2, 2), epoch=1)), 0.6)
+    world.poll(1.0)
+    world.answer(OffsetForLeaderEpochRequest, epoch_end(A, 0, 30), 1.1)
+    world.poll(1.1)
+    world.read_all()
+    return world
+
+
+def named(world: World, answer: MetadataResponse, now: float) -> None:
+    """Have metadata asked for, and answered in this way."""
+    world.background.metadata.request_update(now)
+    world.answer(MetadataRequest, answer, until(world, lambda: bool(world.waiting(MetadataRequest)), now))
+
+
+def reads_on_at_the_next_leader(world: World, now: float) -> None:
+    """Nothing is left out between what both leaders have and what only node 2 has."""
+    assert (world.read_all(), state(world)) == ([], FetchState.FETCHING)
+    assert not any(isinstance(event, Fault) for event in world.seen)
+    world.answer(FetchRequest, fetched(data(A, records(30, 5, epoch=1)), session=8), now, node_id=2)
+    (parcel,) = world.read_all()
+    assert isinstance(parcel, FetchedData)
+    assert parcel.fetch_offset == 30
+    world.poll(now)
+    assert asked(world.find(FetchRequest, 2).message) == {0: 35}
+
+
+@pytest.mark.parametrize("late", [data(A, records(30, 10)), data(A, error_code=6)])
+def test_what_a_former_leader_gives_after_the_check_at_the_present_one_does_not_count(late: PartitionData) -> None:
+    """It was cut off from the cluster and may have lost the election to a log that has other records at these offsets."""
+    world = checked_at_the_next_leader()
+    world.answer(FetchRequest, fetched(late), 1.2, node_id=1)
+    reads_on_at_the_next_leader(world, 1.3)
+
+
+@pytest.mark.parametrize("late", [data(A, records(30, 10)), data(A, error_code=6)])
+@pytest.mark.parametrize("topics", [(described("t", (-1, 2, 2), epoch=1),), ()], ids=["leaderless", "topic left out"])
+def test_what_a_former_leader_gives_while_the_present_one_is_away_does_not_count_either(
+    topics: tuple[MetadataResponseTopic, ...], late: PartitionData
+) -> None:
+    """Node 2 comes back in the same epoch, in which the position counts as checked."""
+    world = checked_at_the_next_leader()
+    named(world, cluster(*topics, brokers=(1, 3)), 2.0)
+    world.answer(FetchRequest, fetched(late), 3.0, node_id=1)
+    named(world, cluster(described("t", (2, 2, 2), epoch=1)), 4.0)
+    world.poll(5.0)
+    reads_on_at_the_next_leader(world, 5.1)
+
+
 @pytest.mark.parametrize("answer", [epoch_end(A, 0, 50), epoch_end(A, 0, 20), epoch_end(A, -1, -1, 29), KafkaTimeoutError("late")])
 def test_what_a_former_leader_says_about_a_position_does_not_count_for_the_next_one(answer: object) -> None:
     world = validating()
@@ -401,6 +468,37 @@ def test_the_cluster_is_asked_about_a_leader_that_does_not_answer_a_check() -> N
     world.answer(OffsetForLeaderEpochRequest, KafkaConnectionError("the cluster does not list the broker any more"), 2.1)
     until(world, lambda: bool(world.waiting(OffsetForLeaderEpochRequest)), 2.1)
     assert world.find(OffsetForLeaderEpochRequest).node_id == 3
+
+
+def led_by(world: World, leader: int, epoch: int, now: float) -> float:
+    """Have the cluster, which lists all brokers, name another leader; return when that was."""
+    world.background.metadata.request_update(now)
+    now = until(world, lambda: bool(world.waiting(MetadataRequest)), now)
+    world.answer(MetadataRequest, cluster(described("t", (leader,) * 3, epoch=epoch)), now)
+    world.poll(now)
+    return now
+
+
+def test_the_next_leader_is_asked_at_once_though_a_silent_one_is_still_in_the_cluster() -> None:
+    """The position waited for the request to the silent one to time out."""
+    world = validating()
+    now = led_by(world, 3, 2, 1.0)
+    assert [request.node_id for request in world.unsent] == [2, 3]
+    world.answer(OffsetForLeaderEpochRequest, KafkaTimeoutError("late"), now, node_id=2)
+    world.poll(now)
+    assert len(world.waiting(OffsetForLeaderEpochRequest)) == 1, "the next one is asked once"
+    assert not any(isinstance(event, Fault) for event in world.seen)
+    world.answer(OffsetForLeaderEpochRequest, epoch_end(A, 0, 50), now, node_id=3)
+    world.poll(now)
+    assert asked(world.find(FetchRequest, 3).message) == {0: 30}
+
+
+def test_a_reset_asks_the_next_leader_at_once_though_a_silent_one_is_still_in_the_cluster() -> None:
+    world, now = looking_up()
+    now = led_by(world, 3, 2, now)
+    assert [request.node_id for request in world.unsent] == [1, 3]
+    world.answer(ListOffsetsRequest, found(A, 42), now, node_id=3)
+    check_that_reading_begins(world, 42, now)
 
 
 def test_a_broker_that_cannot_tell_is_believed() -> None:

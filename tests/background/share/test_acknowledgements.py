@@ -255,6 +255,6 @@ def test_a_partition_that_is_lost_takes_no_other_along() -> None:
     world = World()
     world.add(1)
     world.add(2, partition=OTHER)
-    world.all.drop(TP, NotLeaderOrFollowerError(), 1.0)
+    world.all.drop(lambda portion: NotLeaderOrFollowerError() if portion.partition == TP else None, 1.0)
     assert set(world.settled) == {1}
     assert [portion.partition for portion in world.take()] == [OTHER]

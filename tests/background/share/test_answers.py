@@ -1,5 +1,7 @@
 """What each answer means for records, locks and acknowledgements."""
 
+from uuid import UUID
+
 import pytest
 
 from kafka_async.background.share.orders import (
@@ -11,8 +13,11 @@ from kafka_async.background.share.orders import (
     Settled,
 )
 from kafka_async.errors import (
+    AuthenticationFailedError,
+    BrokerResponseError,
     FrameSizeError,
     GroupAuthorizationFailedError,
+    GroupIdNotFound,
     InvalidRecordStateError,
     InvalidShareSessionEpochError,
     KafkaConnectionError,
@@ -91,6 +96,42 @@ def test_with_its_connection_a_session_loses_its_locks_and_old_acknowledgements_
     assert isinstance(settled.error, InvalidRecordStateError)
 
 
+def test_a_refused_login_says_that_the_connection_with_the_locks_is_gone() -> None:
+    world = World()
+    delivery = world.delivered(3)
+    accept(world, delivery, 0)
+    flush(world)
+    world.poll(0.1)
+    world.answer(ShareAcknowledgeRequest, AuthenticationFailedError("refused"), 0.2)
+    settled, lost = world.reports()
+    assert isinstance(settled, Settled)
+    assert (settled.offsets, type(settled.error)) == ((0,), AuthenticationFailedError)
+    assert isinstance(lost, Lost)
+    assert [offset for _, offset in lost.locks] == [1, 2]
+    assert isinstance(lost.error.__cause__, AuthenticationFailedError)
+
+
+def test_a_yes_after_a_refused_login_proves_nothing() -> None:
+    world = World()
+    delivery = world.delivered(3)
+    accept(world, delivery, 0)
+    flush(world)
+    world.poll(0.1)
+    accept(world, delivery, 1)
+    world.poll(0.1)
+    world.answer(ShareAcknowledgeRequest, AuthenticationFailedError("refused"), 0.2)
+    world.reports()
+    world.poll(2.0)
+    world.answer(ShareFetchRequest, fetched(), 2.0)
+    world.poll(2.0)
+    assert [portion.first_offset for portion in acknowledgement(world).topics[0].partitions[0].acknowledgement_batches] == [1]
+    world.answer(ShareAcknowledgeRequest, acknowledged(), 2.1)
+    (settled,) = world.reports()
+    assert isinstance(settled, Settled)
+    assert settled.offsets == (1,)
+    assert "another member may have had the record" in str(settled.error)
+
+
 @pytest.mark.parametrize("error", [InvalidShareSessionEpochError, ShareSessionLimitReachedError])
 def test_another_session_does_not_cost_the_locks(error: type[InvalidShareSessionEpochError]) -> None:
     world = World()
@@ -149,6 +190,58 @@ def test_a_topic_that_is_denied_is_reported_once_and_not_for_each_partition() ->
     world.answer(ShareFetchRequest, fetched(*denied), 0.0)
     (error,) = world.errors()
     assert str(error).endswith("topics 't': Not authorized to access the topic.")
+
+
+def fail_to_read(world: World, error: type[BrokerResponseError], *times: float) -> None:
+    """Have a broker answer so at these times."""
+    for now in times:
+        world.poll(now)
+        world.answer(ShareFetchRequest, fetched(SharePartitionData(partition_index=0, error_code=error.errno)), now)
+
+
+def test_what_may_be_an_election_is_shown_once_it_has_lasted_longer_and_until_it_is_over() -> None:
+    world = World()
+    world.joined(0, 1)
+    fail_to_read(world, GroupIdNotFound, 0.0, 1.0, 2.0)
+    assert world.handler.refused == {}
+    world.poll(3.0)
+    world.answer(ShareFetchRequest, fetched(), 3.0)  # the coordinator is asked meanwhile: nothing is known of the partition
+    fail_to_read(world, GroupIdNotFound, 4.0)
+    assert [type(error) for error in world.handler.refused.values()] == [GroupIdNotFound]
+    world.poll(5.0)
+    world.answer(ShareFetchRequest, fetched(SharePartitionData(partition_index=0)), 5.0)
+    assert world.handler.refused == {}
+
+
+def test_what_failed_is_not_shown_any_more_once_nothing_was_heard_of_it_for_long() -> None:
+    world = World()
+    world.joined(0)
+    fail_to_read(world, GroupIdNotFound, 0.0, 4.0)
+    world.poll(18.0)
+    assert TP in world.handler.refused
+    world.poll(20.0)
+    assert world.handler.refused == {}
+
+
+def test_a_refusal_is_shown_at_once_until_an_answer_lacks_it() -> None:
+    """Brokers leave out partitions that have no records for us."""
+    world = World()
+    world.joined(0, 1)
+    fail_to_read(world, TopicAuthorizationFailedError, 0.0)
+    world.poll(0.1)
+    world.answer(ShareFetchRequest, fetched(), 0.1)  # to a request that leaves it out for a while
+    world.poll(100.0)
+    assert [type(error) for error in world.handler.refused.values()] == [TopicAuthorizationFailedError]
+    world.answer(ShareFetchRequest, fetched(), 100.0)
+    assert world.handler.refused == {}
+
+
+def test_a_partition_that_leaves_takes_its_refusal_along() -> None:
+    world = World()
+    world.joined(0)
+    fail_to_read(world, TopicAuthorizationFailedError, 0.0)
+    world.background.fetch.assign({TP: UUID(int=77)}, 0.1)
+    assert world.handler.refused == {}
 
 
 @pytest.mark.parametrize("after", [0.4, 8.0], ids=["within the poll", "beyond the poll"])

@@ -149,8 +149,8 @@ class World:
         return delivery
 
 
-def acknowledged(code: int = 0, **fields: Any) -> ShareAcknowledgeResponse:
-    part = ShareAcknowledgePartitionResponse(partition_index=0, error_code=code)
+def acknowledged(code: int = 0, partition: int = 0, **fields: Any) -> ShareAcknowledgeResponse:
+    part = ShareAcknowledgePartitionResponse(partition_index=partition, error_code=code)
     return ShareAcknowledgeResponse(
         acquisition_lock_timeout_ms=int(LOCK * 1000),
         responses=(ShareAcknowledgeTopicResponse(topic_id=ID, partitions=(part,)),),

@@ -119,6 +119,22 @@ async def test_a_keytab_keeps_its_tickets_in_memory() -> None:
     assert library.made["creds"] == "credentials"
 
 
+async def test_the_tickets_of_a_client_that_is_gone_are_nobodys() -> None:
+    """libkrb5 keeps them as long as the process lives, and does not ask the keytab of whoever comes with their name again."""
+
+    async def place(**options: str) -> str:
+        library = Library()
+        await context(library, **options).step(None)
+        return str(library.made["credentials"]["store"]["ccache"])
+
+    places = [await place(sasl_kerberos_keytab="/a.keytab") for _ in range(50)]  # the file may be another one each time
+    one, other = {"sasl_kerberos_principal": "one@TEST"}, {"sasl_kerberos_principal": "other@TEST"}
+    first = await place(sasl_kerberos_keytab="/a.keytab", **one)
+    places += [first, await place(sasl_kerberos_keytab="/a.keytab", **other), await place(sasl_kerberos_keytab="/b.keytab", **one)]
+    assert len(set(places)) == 53
+    assert await place(sasl_kerberos_keytab="/a.keytab", **one) == first, "they stay, so whoever comes again has them"
+
+
 async def test_a_keytab_is_named_if_tickets_are_missing() -> None:
     with pytest.raises(AuthenticationFailedError, match=r"for kafka@broker\.test with the keytab '/nowhere/at\.all': no tickets"):
         await context(Library(fails=GssError("no tickets")), sasl_kerberos_keytab="/nowhere/at.all").step(None)

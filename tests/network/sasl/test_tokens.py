@@ -11,7 +11,8 @@ import pytest
 
 from kafka_async.errors import AuthenticationFailedError, KafkaConnectionError
 from kafka_async.network.sasl.oauthbearer import Bearer
-from kafka_async.network.sasl.tokens import MOST_CALLS, PATIENCE, AbstractTokenProvider, CachingTokenProvider, Token, bearers
+from kafka_async.network.sasl.threads import MOST_CALLS
+from kafka_async.network.sasl.tokens import PATIENCE, AbstractTokenProvider, CachingTokenProvider, Token, bearers
 from tests.application.support import virtual
 
 

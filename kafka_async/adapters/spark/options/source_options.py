@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ....config.consumer_config import NAMES as CONSUMERS
 from ....config.consumer_config import option_texts
-from ....config.java import MEANINGLESS, Dialect
+from ....config.java import MEANINGLESS, UNUSED_IN_PLAINTEXT, Dialect
 from ....config.java import NAMES as JAVAS
 from ....config.spelling import did_you_mean
 from ....errors import KafkaConfigurationError
@@ -113,6 +113,8 @@ class SourceOptions:
     """The ``value.*`` and ``key.*`` options."""
     strays: tuple[str, ...] = ()
     """Options that mean nothing here, and are not mistakes."""
+    unused: tuple[str, ...] = ()
+    """Options of Java's client that ``PLAINTEXT`` turns off."""
     kafka: Mapping[str, str] = field(factory=dict, repr=False)
     """Options of the consumer, by its names and still as texts; a text may be a reference to a secret, or to one of JAAS."""
 
@@ -164,6 +166,7 @@ class SourceOptions:
     def parse(cls, options: Mapping[str, str]) -> "SourceOptions":
         """Return the options. Raises ``KafkaConfigurationError`` that names the option, what was given and what is expected."""
         given = _recognized(options)
+        unused = _unused(given)
         parsed = cls(
             **_topics(given),
             **{field: read(name, given[name]) for name, (field, read) in _PLAIN.items() if name in given},
@@ -171,7 +174,8 @@ class SourceOptions:
             ending=_spec(given, "ending", ("earliest", "latest")),
             value=_value(given),
             strays=tuple(sorted(name for name in options if name.lower() in _STRAYS)),
-            kafka=_kafka(given),
+            unused=tuple(sorted(unused)),
+            kafka=_kafka({name: text for name, text in given.items() if name not in unused}),
         )
         parsed._check_together()
         return parsed
@@ -192,7 +196,7 @@ class SourceOptions:
         if self.ending is not None and (self.ending.kind == "earliest" or -2 in _offsets(self.ending)):
             raise KafkaConfigurationError(f"{self.ending.option}: a batch that ends at the beginning (earliest, -2) reads nothing")
         for spec in filter(None, (self.starting, self.ending)):
-            foreign = {partition for partition in spec.numbers if not self._may_read(partition)}
+            foreign = {partition for partition in spec.numbers if not self.may_read(partition)}
             if foreign:
                 raise KafkaConfigurationError(f"{spec.option}: {names_of(foreign)} is not read")
         if self.starting is not None and self.ending is not None:
@@ -213,7 +217,8 @@ class SourceOptions:
         """The topics of ``subscribe`` and of ``assign``; none for a pattern."""
         return self.topics or tuple(sorted({partition.topic for partition in self.partitions}))
 
-    def _may_read(self, partition: TopicPartition) -> bool:
+    def may_read(self, partition: TopicPartition) -> bool:
+        """Return whether ``subscribe``, ``subscribePattern`` or ``assign`` names a partition, or would if it existed."""
         return self.selects(partition.topic) or partition.topic in self.topics or partition in self.partitions
 
     def selects(self, topic: str) -> bool:
@@ -367,6 +372,22 @@ _NAMES: Final = (
 # --- options of the consumer -----------------------------------------------------------------------------------------------------
 
 
+def _our_name(name: str) -> str:
+    """Return the consumer's name of an option ``kafka.*``."""
+    return name.removeprefix("kafka.").replace(".", "_").replace("-", "_")
+
+
+def _unused(given: Mapping[str, str]) -> frozenset[str]:
+    """Return the options of Java's client that ``PLAINTEXT`` turns off: it does not look at them, so a store need not be there.
+
+    Without that word they are not turned off: it is more likely that ``SSL`` was forgotten.
+    """
+    kafka = {_our_name(name): name for name in given if name.startswith("kafka.")}
+    if given.get(kafka.get("security_protocol", "")) != "PLAINTEXT":
+        return frozenset()
+    return frozenset(kafka[name] for name in kafka.keys() & UNUSED_IN_PLAINTEXT - (CONSUMERS - {"sasl_mechanism"}))
+
+
 def _kafka(given: Mapping[str, str]) -> dict[str, str]:
     """Return the ``kafka.*`` options by the consumer's names. Raises ``KafkaConfigurationError`` for unknown or refused ones."""
     known = CONSUMERS | JAVAS
@@ -374,7 +395,7 @@ def _kafka(given: Mapping[str, str]) -> dict[str, str]:
     for name, text in given.items():
         if not name.startswith("kafka."):
             continue
-        ours = name.removeprefix("kafka.").replace(".", "_").replace("-", "_")
+        ours = _our_name(name)
         if ours in _REFUSED:
             raise KafkaConfigurationError(f"{name} is not supported: {_REFUSED[ours]}")
         if ours in MEANINGLESS:
@@ -422,7 +443,11 @@ def in_words_of_spark(error: ValueError) -> KafkaConfigurationError:
 _LARGE_FETCHES: Final = {"max_partition_fetch_bytes": str(8 * 2**20), "fetch_buffer_bytes": str(64 * 2**20)}
 """A task reads few partitions to their ends, so fetches are large: the fixed cost of one nearly disappears."""
 
-_SMALL_FETCHES: Final = {"max_partition_fetch_bytes": str(64 * 2**10), "default_api_timeout_ms": "10000"}
+_SMALL_FETCHES: Final = {
+    "max_partition_fetch_bytes": str(64 * 2**10),
+    "fetch_buffer_bytes": str(8 * 2**20),
+    "default_api_timeout_ms": "10000",
+}
 
 _COMMIT_MS: Final = "5000"
 """How long one try to commit may take."""

@@ -47,8 +47,12 @@ class Lookup:
     clock: Callable[[], float] = time.monotonic
     topic_ids: Mapping[str, Any] = field(factory=dict, init=False)
     """Ids of topics, as of the last look at partitions; ``None``: the cluster has none."""
+    cluster_id: str | None = field(default=None, init=False)
+    """Of the last look, or else of a checkpoint; ``None``: not known yet."""
+    uncommitted: frozenset[TopicPartition] = field(default=frozenset(), init=False)
+    """The partitions for which the group had committed nothing when it was asked last."""
     _found: frozenset[TopicPartition] = field(default=frozenset(), init=False)
-    """The partitions of the last look."""
+    """The partitions that were there before: at the last look, or according to a checkpoint."""
     _last_ids: dict[str, Any] = field(factory=dict, init=False)
     """Ids by name, also of topics that are missing: else one that is created again between two batches passes for the old one."""
     _answered: bool = field(default=False, init=False)
@@ -62,8 +66,8 @@ class Lookup:
         Raises ``UnknownTopicOrPartitionError`` for topics or partitions of ``subscribe`` and ``assign`` that do not exist. After
         the ``first`` check they are left out instead, and the caller that has read them reports the loss.
 
-        Any broker answers, and one may be behind the others: right after it started, or after a change. So what was there at the
-        last look is looked for ``fetchOffset.numRetries`` times in all before it counts as gone, or as another topic.
+        Any broker answers, and one may be behind the others: right after it started, or after a change. So what was there before
+        is looked for ``fetchOffset.numRetries`` times in all before it counts as gone, or as another topic.
         """
         look = lambda: self._persist(lambda consumer: self._look(consumer, strict=first))  # noqa: E731
         found, ids = self._looked(look, lambda seen: self._unlike(*seen))
@@ -71,19 +75,36 @@ class Lookup:
         self._check_ids(ids)
         return found
 
+    def expect(self, partitions: Iterable[TopicPartition], ids: Mapping[str, Any], cluster_id: str) -> None:
+        """Look for partitions next time as for those of the last look, if the options still name them.
+
+        ``ids``: of their topics in a cluster, as far as they are known. They mean nothing in another cluster.
+        """
+        self._found |= {partition for partition in partitions if self.options.may_read(partition)}
+        if ids and self.cluster_id in (None, cluster_id):
+            self.cluster_id = cluster_id
+            self._last_ids |= ids
+
+    def has_seen(self, name: str, topic_id: str) -> bool:
+        """Return whether the last topic of this name that was there, however long ago, has this id."""
+        return str(self._last_ids.get(name)) == topic_id
+
     def _looked(self, look: Callable[[], T], lacking: Callable[[T], Set[TopicPartition]]) -> T:
         """Return what a look sees, the first that lacks nothing, or the last of as many as there may be."""
         for _ in range(self.options.retries - 1):
             if not (unlike := lacking(seen := look())):
                 return seen
-            _log.warning("%s: a broker does not have what was there at the last look; asking again", names_of(unlike))
+            _log.warning("%s: a broker does not have what was there before; asking again", names_of(unlike))
             self._pause()
         return look()
 
     def _look(self, consumer: "KafkaConsumer", *, strict: bool) -> tuple[frozenset[TopicPartition], Mapping[str, Any]]:
         """Return the partitions, and the ids of their topics."""
         named = self.options.named
-        topics: Mapping[str, TopicDescription] = consumer.describe_topics(*named).topics
+        described = consumer.describe_topics(*named)
+        if self.cluster_id != (cluster_id := described.cluster_id or ""):
+            self.cluster_id, self._last_ids = cluster_id, {}
+        topics: Mapping[str, TopicDescription] = described.topics
         if self.options.pattern is not None:
             topics = {name: topic for name, topic in topics.items() if self.options.selects(name) and not topic.internal}
         missing = sorted(name for name in named if name not in topics or not topics[name].partitions)
@@ -97,7 +118,7 @@ class Lookup:
         return partitions, {name: topic.topic_id for name, topic in topics.items()}
 
     def _unlike(self, found: Set[TopicPartition], ids: Mapping[str, Any]) -> Set[TopicPartition]:
-        """Return the partitions of the last look that are missing, or seem to belong to other topics."""
+        """Return the partitions that were there before and are missing, or seem to belong to other topics."""
         others = {name for name, topic_id in ids.items() if self._is_another(name, topic_id)}
         return {partition for partition in self._found if partition not in found or partition.topic in others}
 
@@ -208,10 +229,9 @@ class Lookup:
 
     def _committed(self, begins: Offsets) -> Offsets:
         found = self._persist(lambda consumer: consumer.committed_offsets(*begins)) if begins else {}
-        for partition, committed in found.items():
-            if committed is None:
-                text = "group %s has committed nothing for %s; beginning at its first offset"
-                _log.info(text, self.options.group, partition)
+        self.uncommitted = frozenset(partition for partition, committed in found.items() if committed is None)
+        for partition in sorted(self.uncommitted):
+            _log.info("group %s has committed nothing for %s; beginning at its first offset", self.options.group, partition)
         return {partition: begins[partition] if at is None else at.offset for partition, at in found.items()}
 
     @staticmethod

@@ -10,7 +10,7 @@ from typing import Final
 
 from ....model import TopicPartition
 from ....values import define, field
-from ...ranges.offsets import Offsets
+from ...ranges.offsets import Offsets, Ranges
 from .lookup import Lookup
 
 UNKNOWN: Final = 1000.0
@@ -34,13 +34,13 @@ class Volume:
 
     def limited(self, starts: Offsets, ends: Offsets) -> Offsets:
         """Return where a batch ends that takes about ``most`` bytes, of each partition in proportion to what waits in it."""
-        waiting = {partition: (starts.get(partition, 0), end) for partition, end in ends.items()}
-        waiting = {partition: (start, end) for partition, (start, end) in waiting.items() if start < end}
+        waiting = rest({partition: (starts.get(partition, 0), end) for partition, end in ends.items()}, {})
         if self._is_little(waiting):
             return ends
+        # What is gone takes no bytes, and cannot be sampled: a stream may have been away for longer than its topics are kept.
+        waiting = rest(waiting, self.lookup.earliest(waiting))
         samples = self.lookup.samples(waiting)
-        waiting |= {partition: (sample.first, waiting[partition][1]) for partition, sample in samples.items()}
-        waiting = {partition: (start, end) for partition, (start, end) in waiting.items() if start < end}
+        waiting = rest(waiting, {partition: sample.first for partition, sample in samples.items()})
         first = {partition: samples[partition].size for partition in samples.keys() & waiting.keys()}
         self._sizes |= first
         self._seen_at |= {partition: waiting[partition][0] for partition in first}
@@ -55,7 +55,7 @@ class Volume:
         self._sizes |= {partition: (first.get(partition, size) + size) / 2 for partition, size in sizes.items()}
         return ends | share_bytes(waiting, self._known(waiting), self.most)
 
-    def _is_little(self, waiting: Mapping[TopicPartition, tuple[int, int]]) -> bool:
+    def _is_little(self, waiting: Ranges) -> bool:
         """Return whether what waits is far below the limit, by sizes that were seen not long before."""
         if not waiting.keys() <= self._sizes.keys() or _FAR * volume(waiting, self._sizes) > self.most:
             return False
@@ -63,19 +63,25 @@ class Volume:
         spans = {tp: (min(start, self._seen_at[tp]), max(end, self._seen_at[tp])) for tp, (start, end) in waiting.items()}
         return volume(spans, self._sizes) <= self.most
 
-    def _known(self, waiting: Mapping[TopicPartition, tuple[int, int]]) -> Sizes:
+    def _known(self, waiting: Ranges) -> Sizes:
         """Return a size for each partition: that of the others if nothing was seen of it."""
         seen = [self._sizes[partition] for partition in waiting if partition in self._sizes]
         others = sum(seen) / len(seen) if seen else UNKNOWN
         return {partition: self._sizes.get(partition, others) for partition in waiting}
 
 
-def volume(waiting: Mapping[TopicPartition, tuple[int, int]], sizes: Sizes) -> float:
+def rest(waiting: Ranges, firsts: Mapping[TopicPartition, int]) -> Ranges:
+    """Return what there is of ranges if partitions have nothing before ``firsts``."""
+    left = {partition: (max(start, firsts.get(partition, start)), end) for partition, (start, end) in waiting.items()}
+    return {partition: (start, end) for partition, (start, end) in left.items() if start < end}
+
+
+def volume(waiting: Ranges, sizes: Sizes) -> float:
     """Return the bytes of ranges of offsets."""
     return sum((end - start) * sizes[partition] for partition, (start, end) in waiting.items())
 
 
-def share_bytes(waiting: Mapping[TopicPartition, tuple[int, int]], sizes: Sizes, most: int) -> Offsets:
+def share_bytes(waiting: Ranges, sizes: Sizes, most: int) -> Offsets:
     """Return ends that take ``most`` bytes, the same part of what waits in each partition, but at least one offset."""
     total = volume(waiting, sizes)
     part = min(1.0, most / total) if total else 1.0

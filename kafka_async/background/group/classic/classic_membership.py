@@ -54,7 +54,7 @@ from .leader import MembershipMetadata
 from .member_topics import MemberTopics
 from .requests import describe, heartbeat, join, leave, must_leave, sync
 from .session import MemberSession
-from .states import HEARTBEATING, PROPOSING, ClassicInput, ClassicStanding, ClassicState
+from .states import HEARTBEATING, NOT_OURS, PROPOSING, ClassicInput, ClassicStanding, ClassicState
 
 if TYPE_CHECKING:
     from ....wire.messages.admin import DescribeGroupsResponse
@@ -136,6 +136,8 @@ class ClassicMembership:
         match self._standing.state:
             case _S.FATAL:
                 return ConsumerState.FATAL
+            case _S.LEAVING if self._member_topics.subscription is not None:
+                return ConsumerState.JOINING  # when it has left
             case _S.UNSUBSCRIBED | _S.LEAVING:
                 return ConsumerState.STEADY
             case _S.STABLE:
@@ -155,11 +157,14 @@ class ClassicMembership:
 
     @property
     def wanted_topics(self) -> frozenset[str] | None:
-        """The topics of the subscription; for a leader those of the whole group."""
+        """See ``Membership``."""
         subscription = self._member_topics.subscription
-        if subscription is None:
-            return frozenset()
-        return None if subscription.topics is None else subscription.topics | self._division.topics
+        return subscription.topics if subscription is not None else frozenset()
+
+    @property
+    def group_topics(self) -> frozenset[str]:
+        """See ``Membership``."""
+        return self._division.topics if self._member_topics.subscription is not None else frozenset()
 
     @property
     def awaits_epoch(self) -> bool:
@@ -206,6 +211,7 @@ class ClassicMembership:
         self._division.forget()
         self._proposals.forget_generation()
         self._session.become(Identity(instance_id=self.config.group_instance_id))
+        self._standing.is_denied = False
         self._standing.reason = "the consumer unsubscribed from all topics"
         self._move(_I.LEAVE, now)
         self._coordinator_request.request.succeeded()  # the backoff was that of another request
@@ -264,6 +270,7 @@ class ClassicMembership:
                 return Poll(parting)
             self.leave(None, now)
             self._standing.reason = "the consumer is being closed"
+        self._member_topics.subscription = None  # one that waits for the end of the leave is not taken up any more
         node = self._lookup.last_known
         if node is None or self._coordinator_request.in_flight:
             return Poll(parting)
@@ -297,11 +304,11 @@ class ClassicMembership:
 
     def _watch_application(self, now: float) -> float:
         """Leave if the application has not read for ``max_poll_interval_ms``; return when to look again."""
-        if self._standing.state not in HEARTBEATING or not self._proposals.held:
+        if self._standing.state in NOT_OURS or not self._proposals.held:
             self._interval.stop()
             return NEVER
         ends_at = self._interval.ends_at(self.host.progress(), now)
-        if now >= ends_at:
+        if now >= ends_at and self._may_give_place_up:
             self._interval.expire(now)
             self._give_place_up(now)
             return NEVER
@@ -310,12 +317,19 @@ class ClassicMembership:
             self.trace(Fault(now=now, text=text, subject="group"))
         return self._interval.wake_at(now)
 
+    @property
+    def _may_give_place_up(self) -> bool:
+        """While we join, others wait for us, above all for a leader's plan, until that is over or a LeaveGroup tells the group."""
+        state = self._standing.state
+        can_say = self._lookup.known is not None and must_leave(self._session.identity)
+        return state in HEARTBEATING or (state is not _S.LEADING and can_say)  # leading takes seconds
+
     def _give_place_up(self, now: float) -> None:
         text = f"the application has not read for {self.config.max_poll_interval_ms} ms (max_poll_interval_ms)"
         self.trace(Fault(now=now, text=f"{text}; leaving group {self.config.group_id!r} until it does", subject="group"))
         node, who = self._lookup.known, self._session.identity
         if node is not None and must_leave(who):
-            self._outbox.append(leave(self.config, who, text, node, now, channel=Channel.GROUP, on_done=_ignored))
+            self._outbox.append(leave(self.config, who, text, node, now, channel=self.channel, on_done=_ignored))
         self._expelled(Verdict.UNKNOWN_MEMBER, text, now)
 
     # --- joining ---------------------------------------------------------------------------------------------------------------
@@ -383,7 +397,7 @@ class ClassicMembership:
         self.trace(Recovered(now=now, outage=_ANSWERS, subject="group"))
         self._coordinator_request.request.succeeded()
         self._coordinator_request.until = now + min(self.config.request_timeout_ms, self.config.session_timeout_ms / 3) / 1000
-        self._session.confirm(sent_at)
+        self._accepted(sent_at)
         identity = self._session.identity
         self._session.become(evolve(identity, member_id=response.member_id, generation=response.generation_id))
         self._move(_I.LED if leads else _I.FOLLOWED, now)
@@ -404,8 +418,18 @@ class ClassicMembership:
         except Exception as error:  # the boundary to the user's code
             self._stumbled(f"assignor {self._division.chosen.name!r} failed", error, now)
         else:
+            self._report_undivided(now)
             self._move(_I.PLANNED, now)
         return self._next(now)
+
+    def _report_undivided(self, now: float) -> None:
+        """Log which topics of other members this leader does not know: they read nothing of them. About ours reads are told."""
+        undivided = sorted(self._division.undivided - self._member_topics.joined)
+        if undivided:
+            names = ", ".join(map(repr, undivided))
+            text = f"group {self.config.group_id!r}: the leader cannot divide {names}, to which only other members subscribe"
+            error = self._member_topics.metadata.problem(undivided[0])
+            self.trace(Fault(now=now, text=text, error=error, subject="group"))
 
     def _sync(self, node: Node, now: float) -> UnsentRequest:
         turn = self._standing.turn
@@ -514,13 +538,18 @@ class ClassicMembership:
                 self.trace(Recovered(now=now, outage=_ANSWERS, subject="group"))
             beat.succeeded()
             self._lookup.coordinator.served(now)
-            self._session.confirm(sent_at)
+            self._accepted(sent_at)
             if error is not None:
                 self._overtake("the group is rebalancing", now)
             return
         self._session.beat_failed(now)
         if error is not None and self._standing.state in HEARTBEATING:  # elsewhere the exchange under way finds out by itself
             self._act_on(verdict, error, beat, node, now)
+
+    def _accepted(self, sent_at: float) -> None:
+        """A request that was sent at ``sent_at`` was answered as a member's: nothing is refused any more."""
+        self._standing.is_denied = False
+        self._session.confirm(sent_at)
 
     def _overtake(self, reason: str, now: float) -> None:
         """The group rebalances: at once if nothing is under way, after the application is done if it is taking something over."""
@@ -548,8 +577,15 @@ class ClassicMembership:
         until = self._parting.until
         if self._coordinator_request.in_flight:
             return None, until if now < until else NEVER  # a request that was sent late ends by itself
-        node = self._lookup.node(now)
-        if now >= until or (node is None and self._lookup.coordinator.is_out_of_reach):
+        node, coordinator = self._lookup.known, self._lookup.coordinator
+        in_vain = False
+        if node is None and self._member_topics.subscription is not None:
+            # Looked for until the time is up: who joins under a new id makes the group wait a session for the old one.
+            self._lookup.node(now)
+        elif node is None:
+            coordinator.request(now)  # whatever is wrong with it concerns nobody: the application has ended this membership
+            in_vain = coordinator.fatal is not None or coordinator.is_out_of_reach
+        if now >= until or in_vain:
             self._left(now)
             return self._next(now)
         if node is None or not self._coordinator_request.request.may_send(now):
@@ -609,7 +645,7 @@ class ClassicMembership:
             self._move(_I.REJOIN, now)
 
     def _act_on(self, verdict: Verdict, error: KafkaError, request: RequestState, asked: Node | None, now: float) -> None:
-        self._standing.denied_by = request.backoff if verdict is Verdict.REPORT else None
+        self._standing.is_denied = verdict is Verdict.REPORT
         match verdict:
             case Verdict.UNKNOWN_MEMBER | Verdict.OLD_GENERATION | Verdict.GROUP_GONE:
                 self._thrown_out(verdict, verdict.value, now)

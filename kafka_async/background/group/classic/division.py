@@ -84,6 +84,11 @@ class Division:
         """Topics of the whole group, while we lead it."""
         return self.leadership.topics if self.leadership is not None else frozenset()
 
+    @property
+    def undivided(self) -> frozenset[str]:
+        """Topics of the group of which the plan has no partition, since they were not known."""
+        return self.leadership.topics - self.leadership.counts.keys() if self.leadership is not None else frozenset()
+
     def changes(self) -> tuple[str, ...]:
         """Return the topics that have changed since the leader divided them."""
         return self.leadership.changes(self.metadata) if self.leadership is not None else ()

@@ -128,7 +128,9 @@ class Leadership:
         return cls(tuple(members), topics, response.skip_assignment, now)
 
     def is_informed(self, metadata: MembershipMetadata) -> bool:
-        """Whether the metadata cover every topic: its partitions, or why it has none."""
+        """Whether the metadata cover every topic: its partitions, or why it has none. A pattern has all topics asked for."""
+        if metadata.covers_all and metadata.answered_since(self.began_at - FRESH):
+            return True
         return all(topic in metadata.topics or isinstance(metadata.problem(topic), BrokerResponseError) for topic in self.topics)
 
     def look_at(self, metadata: MembershipMetadata) -> float:

@@ -11,7 +11,6 @@ from ....errors import KafkaError
 from ....states import StateTable
 from ....trace import MEMBERSHIP, Listener
 from ....values import define, field
-from ...loop.request_manager import Backoff
 
 
 class ClassicState(Enum):
@@ -120,6 +119,11 @@ In JOINING and SYNCING the coordinator counts the member as alive because it wai
 heartbeats are sent there too, on another connection, only to know that it does; the answer of JoinGroup or SyncGroup moves it.
 """
 
+NOT_OURS = frozenset((_S.UNSUBSCRIBED, _S.LOSING, _S.LEAVING, _S.FATAL))
+"""States in which what the application holds is not the group's (any more), so that it may be silent.
+
+In all others it may not, however often the group rebalances: a cooperative member joins again with its partitions, by itself.
+"""
 
 PROPOSING = frozenset((_S.ASSIGNING, _S.OVERTAKEN, _S.LOSING, _S.FATAL))
 """States in which the application may still be about to take over what we proposed."""
@@ -140,13 +144,8 @@ class ClassicStanding:
     """Why we last moved or are about to: a JoinGroup or LeaveGroup carries it for the broker's log (KIP-800)."""
     failure: KafkaError | None = field(default=None, init=False)
     """FATAL: what refused us."""
-    denied_by: Backoff | None = field(default=None, init=False)
-    """Of the request that was answered last with a refusal that only an operator can take back."""
-
-    @property
-    def is_denied(self) -> bool:
-        """The group refuses us; ends with the next answer that accepts us."""
-        return self.denied_by is not None and self.denied_by.failures > 0
+    is_denied: bool = field(default=False, init=False)
+    """The group refuses us for a reason that only an operator can remove; ends with the next answer that accepts us."""
 
     def move(self, what: ClassicInput, now: float) -> bool:
         """Return whether the state is another one now."""

@@ -10,6 +10,8 @@ What holds in every state:
   itself (KAFKA-17170).
 - A new target waits while the application carries out another one.
 - The coordinator being away changes nothing: member id and epoch are kept, no partition is given up.
+- An instance id is released before it is taken again: a coordinator lets nobody join under one that is in use, not even the member
+  that has it. The answer to the release shows who has it.
 
 Sources: KIP-848, KIP-1082 (member ids), KIP-345 (static members), KIP-62 (poll interval); ``ConsumerMembershipManager``,
 ``ConsumerHeartbeatRequestManager``.
@@ -161,8 +163,12 @@ class ConsumerMembership:
         return self._interest.wanted_topics
 
     @property
+    def group_topics(self) -> frozenset[str]:
+        return frozenset()  # the coordinator divides
+
+    @property
     def awaits_epoch(self) -> bool:
-        return self.member_state in MEMBER or self.member_state is MemberState.JOINING
+        return self.member_state in MEMBER or self.member_state in (MemberState.JOINING, MemberState.RECLAIMING)
 
     @property
     def is_denied(self) -> bool:
@@ -179,9 +185,13 @@ class ConsumerMembership:
 
     def subscribe(self, subscription: Subscription, now: float) -> None:
         self._interest.subscribe(subscription)
+        # Only who had an epoch has an instance id to release.
+        unsent = self.member_state is MemberState.LEAVING and not self._conversation.leave_in_flight and now < self._parting.until
         if self.member_state in (MemberState.LEAVING, MemberState.FATAL):
             self._end_life()  # a request to leave may still be unanswered, or a revocation
         self._standing.move(MemberInput.SUBSCRIBE, now)
+        if unsent and self.config.group_instance_id is not None:
+            self._standing.move(MemberInput.TAKEN, now, "not released yet")
         self._parting.done()
 
     def leave(self, call: Call[None] | None, now: float) -> None:
@@ -191,6 +201,7 @@ class ConsumerMembership:
             self._parting.until = now + self.config.request_timeout_ms / 1000 if self.member_state in MEMBER else now
             self._interest.subscribe(None)
             self._end_life()
+            self._standing.is_denied = False
         self._standing.move(MemberInput.LEAVE, now)
         if self.member_state is MemberState.UNSUBSCRIBED:
             self._parting.done()
@@ -264,7 +275,8 @@ class ConsumerMembership:
         due_at = self._heartbeat_at()
         if due_at > now:
             return (), due_at
-        request = self._leave_request(node, now) if self.member_state is MemberState.LEAVING else self._heartbeat(node, now)
+        leaves = self.member_state in (MemberState.LEAVING, MemberState.RECLAIMING)
+        request = self._leave_request(node, now) if leaves else self._heartbeat(node, now)
         return (request,), NEVER  # until it is answered
 
     def _heartbeat_at(self) -> float:
@@ -342,7 +354,9 @@ class ConsumerMembership:
             self._lookup.coordinator.lost(sent.node_id, error, now)  # that is true of the broker, whichever incarnation asked
         if sent.incarnation is not self._life:
             return
-        if sent.fields is None:
+        if sent.fields is None and self.member_state is MemberState.RECLAIMING:
+            self._release_answered(error, verdict, now)
+        elif sent.fields is None:
             self._leave_answered(error, verdict, now)
         elif error is not None and verdict is not None:
             self._life.reported = None
@@ -364,6 +378,7 @@ class ConsumerMembership:
             self._life.acknowledged_at, self._life.settles_at = sent_at, sent_at + self._conversation.interval
         self._life.reported = fields
         self._life.confirmed_at = sent_at
+        self._standing.is_denied = False
         self._lookup.coordinator.served(now)
         if self._conversation.backoff.failures:
             self.trace(Recovered(now=now, outage=_HEARTBEATS, subject="group"))
@@ -402,7 +417,16 @@ class ConsumerMembership:
     def _refused(self, error: KafkaError, verdict: Verdict, now: float) -> None:
         """Do what the verdict on an error in place of an answer asks for."""
         joining = self.member_state is MemberState.JOINING
-        self._standing.denied_by = self._conversation.backoff if verdict is Verdict.REPORT else None
+        self._standing.is_denied = verdict is Verdict.REPORT
+        if joining and isinstance(error, UnreleasedInstanceIdError):
+            # The sequence that ends a static member for good otherwise: the coordinator takes it in, the answer is lost, and the
+            # next heartbeat with epoch 0 is refused because of the first.
+            if self._life.fenced is not None:
+                self._fail(self._taken(self._life.fenced), now)
+                return
+            self._again(error, now)
+            self._standing.move(MemberInput.TAKEN, now, str(error))
+            return
         match verdict:
             case Verdict.REDISCOVER:
                 pass  # the search has a backoff of its own
@@ -429,6 +453,23 @@ class ConsumerMembership:
             return
         text = f"group {self._group!r}: the heartbeat failed; trying again"
         self.trace(Fault(now=now, text=text, error=error, subject="group", outage=_HEARTBEATS))
+
+    def _release_answered(self, error: KafkaError | None, verdict: Verdict | None, now: float) -> None:
+        """Join, also if the instance id is another member's: it may have left, or be leaving. What else can be wrong shows then."""
+        if isinstance(error, FencedInstanceIdError):
+            self._life.fenced = error
+            self._standing.move(MemberInput.RECLAIMED, now)
+        elif error is None or verdict is None or verdict in OUT or verdict is Verdict.UNSUPPORTED:
+            self._standing.move(MemberInput.RECLAIMED, now)
+        else:
+            self._refused(error, verdict, now)
+
+    def _taken(self, fenced: KafkaError) -> KafkaError:
+        """Return the error for an instance id that another member has and keeps."""
+        text = f"another member of group {self._group!r} has group_instance_id {self.config.group_instance_id!r}"
+        error = UnreleasedInstanceIdError(f"{text}: it has to leave first, or its session has to end")
+        error.__cause__ = fenced
+        return error
 
     def _leave_answered(self, error: KafkaError | None, verdict: Verdict | None, now: float) -> None:
         """A request to leave that did not arrive is sent again while there is time; any other answer means that we are out."""

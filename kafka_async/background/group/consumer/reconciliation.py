@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Protocol
 from uuid import UUID
 
+from ....errors import KafkaError
 from ....events import TopicDescription
 from ....model import TopicPartition
 from ....network import UnsentRequest
@@ -115,6 +116,8 @@ class Incarnation:
     due_at: float = 0.0
     """When the interval asks for the next heartbeat."""
     coordinator_away_since: float | None = None
+    fenced: KafkaError | None = None
+    """The refusal of our release of the instance id: another member has it, or has left and may come back."""
 
 
 @define(eq=False)

@@ -17,12 +17,12 @@ from ....model import ConsumerState
 from ....states import StateTable
 from ....trace import MEMBERSHIP, Listener
 from ....values import define, field
-from ...loop.request_manager import Backoff
 
 
 class MemberState(Enum):
     UNSUBSCRIBED = "not a member"
     JOINING = "joining: a full heartbeat with epoch 0 is due or unanswered"
+    RECLAIMING = "our instance id is in use, perhaps by ourselves: the request to release it is due or unanswered"
     RECONCILING = "the target differs from the current assignment; the application has not been asked yet"
     ASSIGNING = "the application is moving to the target"
     ACKNOWLEDGING = "a heartbeat with the partitions that are owned now is due"
@@ -38,6 +38,8 @@ class MemberInput(Enum):
     SUBSCRIBE = "the application subscribed"
     LEAVE = "the application unsubscribed"
     JOINED = "the coordinator accepted us as a member"
+    TAKEN = "a member has our instance id, which may be what the coordinator still knows of us"
+    RECLAIMED = "whoever has it is not known to be a member any more"
     TARGET = "there is a target that the application has not moved to"
     PROPOSED = "the application was asked to move to the target"
     ASSIGNED = "the application has moved"
@@ -60,9 +62,14 @@ TRANSITIONS: Final = StateTable(
         (_S.JOINING, _I.SUBSCRIBE): _S.JOINING,
         (_S.JOINING, _I.LEAVE): _S.LEAVING,
         (_S.JOINING, _I.JOINED): _S.STABLE,
+        (_S.JOINING, _I.TAKEN): _S.RECLAIMING,
         (_S.JOINING, _I.FENCE): _S.FENCED,
         (_S.JOINING, _I.FAIL): _S.FATAL,
         (_S.JOINING, _I.FALL_BACK): _S.UNSUBSCRIBED,
+        (_S.RECLAIMING, _I.SUBSCRIBE): _S.RECLAIMING,
+        (_S.RECLAIMING, _I.LEAVE): _S.LEAVING,
+        (_S.RECLAIMING, _I.RECLAIMED): _S.JOINING,
+        (_S.RECLAIMING, _I.FAIL): _S.FATAL,
         (_S.RECONCILING, _I.SUBSCRIBE): _S.RECONCILING,
         (_S.RECONCILING, _I.LEAVE): _S.LEAVING,
         (_S.RECONCILING, _I.TARGET): _S.RECONCILING,
@@ -99,7 +106,7 @@ TRANSITIONS: Final = StateTable(
         (_S.AWAY, _I.SUBSCRIBE): _S.AWAY,
         (_S.AWAY, _I.LEAVE): _S.UNSUBSCRIBED,
         (_S.AWAY, _I.READ): _S.JOINING,
-        (_S.LEAVING, _I.SUBSCRIBE): _S.JOINING,  # epoch 0 starts the member afresh, whether the leave request was sent or not
+        (_S.LEAVING, _I.SUBSCRIBE): _S.JOINING,  # epoch 0 starts a dynamic member afresh, whether the leave request was sent or not
         (_S.LEAVING, _I.LEAVE): _S.LEAVING,
         (_S.LEAVING, _I.LEFT): _S.UNSUBSCRIBED,
         (_S.FATAL, _I.SUBSCRIBE): _S.JOINING,  # Java stays silent here for ever; the cause may have been removed
@@ -110,11 +117,11 @@ TRANSITIONS: Final = StateTable(
 
 MEMBER: Final = frozenset((_S.RECONCILING, _S.ASSIGNING, _S.ACKNOWLEDGING, _S.STABLE))
 """States with an epoch of the coordinator's."""
-SPEAKING: Final = MEMBER | {_S.JOINING, _S.LEAVING}
+SPEAKING: Final = MEMBER | {_S.JOINING, _S.RECLAIMING, _S.LEAVING}
 """States that need the coordinator."""
 LEAVABLE: Final = SPEAKING | {_S.FENCED}
 """States in which the coordinator may still count us in, so that leaving is worth a request."""
-AT_ONCE: Final = frozenset((_S.JOINING, _S.ACKNOWLEDGING, _S.LEAVING))
+AT_ONCE: Final = frozenset((_S.JOINING, _S.RECLAIMING, _S.ACKNOWLEDGING, _S.LEAVING))
 """States in which a heartbeat does not wait for the interval."""
 
 RELEASING: Final = frozenset((_S.FENCED, _S.STALE, _S.FATAL))
@@ -123,6 +130,7 @@ RELEASING: Final = frozenset((_S.FENCED, _S.STALE, _S.FATAL))
 SHOWN: Mapping[MemberState, ConsumerState] = {
     _S.UNSUBSCRIBED: ConsumerState.STEADY,
     _S.JOINING: ConsumerState.JOINING,
+    _S.RECLAIMING: ConsumerState.JOINING,
     _S.RECONCILING: ConsumerState.REBALANCING,
     _S.ASSIGNING: ConsumerState.REBALANCING,
     _S.ACKNOWLEDGING: ConsumerState.STEADY,  # the application has what it is to have
@@ -143,13 +151,8 @@ class ConsumerStanding:
     state: MemberState = field(default=_S.UNSUBSCRIBED, init=False)
     failure: KafkaError | None = field(default=None, init=False)
     """FATAL: what refused us."""
-    denied_by: Backoff | None = field(default=None, init=False)
-    """Of the request that was answered last with a refusal that only an operator can take back."""
-
-    @property
-    def is_denied(self) -> bool:
-        """The group refuses us; ends with the next answer that accepts us."""
-        return self.denied_by is not None and self.denied_by.failures > 0
+    is_denied: bool = field(default=False, init=False)
+    """The group refuses us for a reason that only an operator can remove; ends with the next answer that accepts us."""
 
     def move(self, what: MemberInput, now: float, reason: str = "") -> None:
         if TRANSITIONS.move(self, what, now, self.trace, reason) and self.state is not _S.FATAL:

@@ -13,7 +13,7 @@ from attrs import Factory, define, evolve, field
 from ....model import TopicPartition
 from ....wire.messages import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember, SyncGroupRequestAssignment
 from ..traffic import Caller
-from .fellows import COOPERATIVE, Fellow, plan
+from .fellows import COOPERATIVE, Fellow, gives_up, plan
 
 ILLEGAL_GENERATION, INCONSISTENT, UNKNOWN_MEMBER, REBALANCING = 22, 23, 25, 27
 ID_REQUIRED, FENCED_INSTANCE = 79, 82
@@ -49,6 +49,8 @@ class ClassicMember:
     caller: Caller = Factory(Caller)
     waits: int = 0
     """Requests of this member that are held back; while there is one, its session does not end."""
+    synced: int = -1
+    """The generation whose assignment it was told last."""
     fellow: Fellow | None = None
     """A test plays its part."""
 
@@ -131,6 +133,15 @@ class ClassicGroup:
     def seat(self, fellow: Fellow) -> None:
         """Take in a member whose part a test plays. It counts from the next generation on."""
         self.members[fellow.id] = ClassicMember(fellow.id, None, inf, inf, 0.0, fellow=fellow)
+
+    def settled(self) -> bool:
+        """Whether each member has its whole assignment: no other generation follows, in which it would get the rest."""
+        protocol = self.protocol or ""
+        return self.state is State.STABLE and all(
+            (each.fellow is not None or each.synced == self.generation)
+            and not gives_up(protocol, each.protocols.get(protocol, b""), each.assignment)
+            for each in self.members.values()
+        )
 
     def _programs(self) -> list[ClassicMember]:
         """Return the members that speak for themselves."""

@@ -106,9 +106,9 @@ class ConsumerGroup:
             del self.members[member.id]
 
     def enter(self, request: ConsumerGroupHeartbeatRequest, now: float) -> ConsumerMember:
-        """Return the member that joins. Raises ``Refused`` if its instance id is taken."""
+        """Return the member that joins. Raises ``Refused`` if its instance id is taken, even by itself: who left comes back."""
         before = self.static(request.instance_id)
-        if before is not None and before.id != request.member_id:
+        if before is not None:
             if not before.away:
                 raise Refused(UNRELEASED_INSTANCE)
             del self.members[before.id]

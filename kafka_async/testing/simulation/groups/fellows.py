@@ -37,8 +37,15 @@ class Fellow:
     def assigned(self, assignment: bytes) -> bool:
         """Take what the leader gives it; return whether it has given anything up."""
         before = self.owned
-        self.owned = _partitions(decode_assignment(assignment).assigned_partitions) if assignment else frozenset()
+        self.owned = _given(assignment)
         return not before <= self.owned
+
+
+def gives_up(protocol: str | None, subscription: bytes, assignment: bytes) -> bool:
+    """Return whether a member still has what it should not have, gives it up, and joins again: others get it after that."""
+    if protocol != COOPERATIVE or not subscription:
+        return False
+    return not _partitions(decode_subscription(subscription).owned_partitions) <= _given(assignment)
 
 
 def plan(
@@ -53,6 +60,10 @@ def plan(
     given = {key: parts.difference(*(owned[other] for other in owned if other != key)) for key, parts in target.items()}
     assignments = {key: ConsumerProtocolAssignment(assigned_partitions=_by_topic(parts)) for key, parts in given.items()}
     return {key: encode_assignment(each) for key, each in assignments.items()}
+
+
+def _given(assignment: bytes) -> frozenset[TopicPartition]:
+    return _partitions(decode_assignment(assignment).assigned_partitions) if assignment else frozenset()
 
 
 def _by_topic(parts: Iterable[TopicPartition]) -> tuple[ConsumerProtocolTopicPartition, ...]:

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 UNKNOWN_TOPIC, METADATA_TOO_LARGE, NO_COORDINATOR, NOT_COORDINATOR, REBALANCING = 3, 12, 15, 16, 27
 ILLEGAL_GENERATION, INCONSISTENT, UNKNOWN_MEMBER, INVALID_REQUEST, UNSUPPORTED_VERSION = 22, 23, 25, 42, 35
 GROUP_ID_NOT_FOUND, UNSTABLE_OFFSET, UNKNOWN_TOPIC_ID, BAD_PATTERN = 69, 88, 100, 128
-INVALID_SESSION, UNSUPPORTED_ASSIGNOR = 26, 112
+INVALID_SESSION, TOPIC_FORBIDDEN, UNSUPPORTED_ASSIGNOR = 26, 29, 112
 SESSION: Final = (1000, 1_800_000)
 """Milliseconds that a session of a classic member may last. By default ``group.min.session.timeout.ms`` is 6,000."""
 _MOST_METADATA: Final = 4096
@@ -131,7 +131,7 @@ class Groups:
         if share is not None and share.members:
             return share.settled()
         if classic is not None and classic.members:
-            return classic.state is State.STABLE
+            return classic.settled()
         return consumer is not None and bool(consumer.members) and consumer.settled()
 
     def kick(self, group_id: str, member: str | None = None) -> None:
@@ -295,6 +295,8 @@ class Groups:
             code = REBALANCING
         if code:
             return SyncGroupResponse(error_code=code)
+        member.synced = generation
+        self.cluster.changed()
         return SyncGroupResponse(protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment)
 
     def heartbeat(self, broker: "FakeBroker", request: HeartbeatRequest, version: int, error: int) -> HeartbeatResponse:
@@ -492,6 +494,8 @@ class Groups:
             found.setdefault(tp.topic, []).append(tp.partition)
         for name, indexes in found.items():
             topic = self.cluster.topics.get(name)
+            if topic is not None and topic.error == TOPIC_FORBIDDEN:
+                continue  # brokers do not name what the client may not see
             yield OffsetFetchRequestTopics(name=name, topic_id=topic.id if topic else None, partition_indexes=tuple(indexes))
 
     def _fetch_topic(self, group_id: str, topic: OffsetFetchRequestTopics, stable: bool) -> OffsetFetchResponseTopics:
@@ -502,6 +506,8 @@ class Groups:
     def _fetch_one(self, group_id: str, name: str | None, index: int, stable: bool) -> OffsetFetchResponsePartitions:
         if name is None:
             return OffsetFetchResponsePartitions(partition_index=index, error_code=UNKNOWN_TOPIC_ID)
+        if (known := self.cluster.topics.get(name)) is not None and known.error == TOPIC_FORBIDDEN:
+            return OffsetFetchResponsePartitions(partition_index=index, error_code=TOPIC_FORBIDDEN)
         key = group_id, TopicPartition(name, index)
         if stable and self.offsets.undecided(*key):
             return OffsetFetchResponsePartitions(partition_index=index, error_code=UNSTABLE_OFFSET)

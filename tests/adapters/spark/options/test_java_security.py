@@ -279,6 +279,22 @@ def test_host_names_are_checked_as_java_checks_them() -> None:
     assert "contradict each other" in refusal(tls | {name: "", "ssl.check.hostname": "true"})
 
 
+def test_one_option_turns_tls_and_sasl_off() -> None:
+    off = {
+        "ssl.truststore.location": "/nowhere/trust.jks",
+        "ssl.keystore.location": "/nowhere/key.p12",
+        "ssl.engine.factory.class": "com.example.Tls",
+        "sasl.mechanism": "AWS_MSK_IAM",
+        "sasl.jaas.config": "com.example.MyLoginModule required k=hunter2;",
+    }
+    given = {f"kafka__{name.replace('.', '__')}": text for name, text in off.items()}
+    parsed = options(**given, kafka__security__protocol="PLAINTEXT")
+    assert parsed.kafka.keys() == {"bootstrap_servers", "security_protocol"}
+    assert parsed.unused == tuple(sorted(f"kafka.{name}" for name in off))
+    with pytest.raises(KafkaConfigurationError):
+        options(**given)
+
+
 def test_what_is_done_anyway_stops_no_job() -> None:
     harmless = {
         "ssl.protocol": "TLSv1.3",

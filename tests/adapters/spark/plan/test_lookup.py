@@ -184,6 +184,20 @@ def test_what_was_there_at_the_last_look_is_looked_for_as_often_as_the_option_sa
     assert there.asked == ["topics"]
 
 
+@pytest.mark.parametrize("given", [{"subscribe": "a"}, {"subscribePattern": "a"}, {"assign": '{"a":[1]}'}])
+def test_what_a_checkpoint_names_is_looked_for_too_if_the_options_name_it(given: dict[str, str]) -> None:
+    there = cluster()
+    asking = lookup(there, options(**given))
+    asking.expect({B0: 5}, {}, "c")
+    asking.partitions()
+    assert there.asked == ["topics"]
+    asking = lookup(there, options(**given))
+    asking.expect({A1: 20, B0: 5}, {}, "c")
+    there.lacking, there.asked = [{A1}], []
+    assert A1 in asking.partitions(first=False)
+    assert there.asked == ["topics"] * 2
+
+
 @pytest.mark.parametrize("looks", [2, 3])
 def test_partitions_that_a_broker_does_not_have_are_left_out_of_an_answer_after_several_looks(looks: int) -> None:
     there = cluster()

@@ -1,11 +1,17 @@
 """How many bytes a micro-batch takes."""
 
+from collections.abc import Callable
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_async import TopicPartition
 from kafka_async.adapters.ranges.sizes import SAMPLE
 from kafka_async.adapters.spark.plan.volume import UNKNOWN, Volume, share_bytes
 from kafka_async.errors import KafkaTimeoutError
+from kafka_async.records import Columns
 
 from ..support import A0, A1, Cluster, lookup, options
 
@@ -81,10 +87,14 @@ def test_the_size_in_a_topic_that_was_created_again_is_not_that_of_the_former_on
     assert limit.limited({A0: 0}, {A0: 100}) == {A0: 10}
 
 
-def test_where_nothing_can_be_read_a_size_is_assumed() -> None:
-    there = cluster()
-    there.logs = {A0: (5000, 10_000), A1: (500, 1000)}
-    assert volume(there, 100 * int(UNKNOWN)).limited(START, {A0: 10_000, A1: 1000}) == {A0: 90, A1: 9}
+@pytest.mark.parametrize(
+    ("log", "ends"),
+    [((5000, 10_000), {A0: 5033, A1: 66}), ((10_000, 20_000), {A0: 10_000, A1: 100})],
+    ids=["the front", "all of it"],
+)
+def test_offsets_that_are_gone_take_no_bytes_and_hide_no_size(log: tuple[int, int], ends: dict[TopicPartition, int]) -> None:
+    there = Cluster(logs={A0: log, A1: (0, 10_000)}, sizes={A0: lambda _: 100_000, A1: lambda _: 100_000})
+    assert volume(there, 100 * 100_000).limited(START, {A0: 10_000, A1: 10_000}) == ends
 
 
 def test_a_few_records_of_each_partition_are_read() -> None:
@@ -125,11 +135,28 @@ def test_records_without_key_and_value_are_looked_at_again() -> None:
     assert limit.limited({A0: 1000}, {A0: 101_000}) == {A0: 2000}
 
 
-def test_a_size_that_is_not_known_is_asked_for_once() -> None:
-    there = cluster()
-    there.failures = [KafkaTimeoutError("late"), KafkaTimeoutError("late")]
+@pytest.mark.parametrize(
+    ("size", "most"),
+    [(lambda offset: None if offset < 100 else 100, 10_000), (lambda _: 1 << 20, 1000)],
+    ids=["behind a gap", "large records"],
+)
+def test_behind_a_sample_nothing_is_fetched(size: Callable[[int], int | None], most: int) -> None:
+    there = Cluster(logs={A0: (0, most), A1: (0, most)}, sizes={A0: size, A1: size})
+    assert lookup(there, options()).samples({A0: (0, most), A1: (0, most)}).keys() >= {A0}
+    assert there.reading == []
+
+
+class Silent(Cluster):
+    """Sends no records."""
+
+    def next_columns(self, *wanted: Any, **how: Any) -> Columns | None:
+        raise KafkaTimeoutError("late")
+
+
+def test_a_size_that_is_not_known_is_asked_for_once_and_assumed() -> None:
+    there = Silent(logs={A0: (0, 10_000), A1: (0, 1000)})
     assert volume(there, 110 * int(UNKNOWN)).limited(START, {A0: 10_000, A1: 1000}) == {A0: 100, A1: 10}
-    assert len(there.failures) == 1
+    assert there.asked.count("records") == 1
 
 
 @given(st.integers(0, 10**6), st.integers(1, 10**6), st.integers(1, 101_000), st.floats(0, 10**6))

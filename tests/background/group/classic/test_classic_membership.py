@@ -7,7 +7,7 @@ import pytest
 
 from kafka_async.background.group.classic.assignment import GroupMember, GroupTopics
 from kafka_async.background.group.classic.assignors import RangeAssignor
-from kafka_async.background.group.membership import Membership, PollProgress
+from kafka_async.background.group.membership import Membership
 from kafka_async.background.positions.subscription import Subscription
 from kafka_async.errors import (
     FencedInstanceIdError,
@@ -121,7 +121,7 @@ def test_the_leader_waits_for_the_metadata_of_topics_that_only_others_want() -> 
     w.member.subscribe(A, 0.0)
     w.turn(0.0)
     w.reply(joined(leader=ME, members={ME: said("a"), "other": said("az")}), 0.1)
-    assert w.member.wanted_topics == frozenset("az")
+    assert (w.member.wanted_topics, w.member.group_topics) == (frozenset("a"), frozenset("az"))
     assert w.sent(0.1) == []
     w.metadata.update(topic("z", 2))
     assert w.sent(0.2) == ["SyncGroup"]
@@ -136,6 +136,9 @@ def test_the_leader_goes_on_when_a_topic_does_not_exist_or_the_wait_is_over() ->
         assert w.turn(0.1).wake_at == pytest.approx(3.1)
         w.metadata.update(gone=gone)
         assert w.sent(now) == ["SyncGroup"]
+        assert [event.text for event in w.events if isinstance(event, Fault)] == [
+            "group 'g': the leader cannot divide 'z', to which only other members subscribe"
+        ]
 
 
 def test_a_static_leader_that_came_back_hands_nothing_in() -> None:
@@ -157,6 +160,7 @@ def test_a_static_leader_that_came_back_hands_nothing_in() -> None:
 def test_a_pattern_waits_for_metadata_that_were_asked_for_after_it() -> None:
     w = world()
     w.metadata.topics["__internal"] = topic("__internal", 1, internal=True)
+    w.metadata.covers_all = True
     w.member.subscribe(Subscription(matches=lambda name: True), 0.0)
     assert w.member.wanted_topics is None
     assert w.sent(0.0) == []
@@ -167,6 +171,7 @@ def test_a_pattern_waits_for_metadata_that_were_asked_for_after_it() -> None:
 
 def test_a_pattern_that_matches_a_new_topic_makes_the_member_join_again() -> None:
     w = cooperative()
+    w.metadata.covers_all = True
     w.member.subscribe(Subscription(matches=lambda name: True), 0.0)
     w.metadata.update()
     w.join(0.0, A0)
@@ -797,60 +802,6 @@ def test_an_unknown_member_in_a_heartbeat_during_a_join_is_left_to_the_join() ->
     assert why == "group 'g': not a member any more, since the coordinator does not know our member id; joining again"
 
 
-# --- the application is silent --------------------------------------------------------------------------------------------------
-
-
-def silent(w: World) -> World:
-    w.host.seen = PollProgress(polled_at=0.0, polling=False)
-    return w
-
-
-def test_a_silent_application_is_warned_and_then_costs_the_member_its_place() -> None:
-    w = silent(world(max_poll_interval_ms=10_000, session_timeout_ms=50_000, heartbeat_interval_ms=40_000).settle(0.0, A0))
-    assert w.turn(1.0).wake_at == 8.0
-    assert w.turn(8.0).wake_at == 10.0
-    assert sum(isinstance(event, Fault) for event in w.events) == 1
-    assert w.sent(10.0) == ["LeaveGroup"]
-    assert "max_poll_interval_ms" in w.message("LeaveGroup").members[0].reason
-    assert w.host.revocations == [(2, frozenset({A0}), True)]
-    assert w.sent(500.0) == []
-    w.give_up(500.0)
-    assert w.sent(500.0) == ["JoinGroup"]
-
-
-def test_a_silent_static_member_does_not_leave_but_stops() -> None:
-    w = silent(
-        world(group_instance_id="i", max_poll_interval_ms=10_000, session_timeout_ms=50_000, heartbeat_interval_ms=40_000).settle(
-            0.0, A0
-        )
-    )
-    assert w.sent(10.0) == []
-    assert w.host.revocations[-1][2] is True
-
-
-def test_a_member_without_partitions_may_be_silent() -> None:
-    w = silent(world(max_poll_interval_ms=10_000).settle(0.0))
-    w.turn(3.0)
-    w.reply(beaten(), 3.1)
-    w.turn(500.0)
-    assert w.moves()[-1] == "STABLE"
-
-
-def test_a_read_that_waits_may_wait_for_ever() -> None:
-    w = world(max_poll_interval_ms=10_000).settle(0.0, A0)
-    w.turn(500.0)
-    assert w.moves()[-1] == "STABLE"
-
-
-def test_an_assignment_that_nobody_takes_over_costs_the_place_too() -> None:
-    w = silent(world(max_poll_interval_ms=10_000))
-    w.member.subscribe(A, 100.0)
-    w.join(100.0, A0)
-    w.turn(100.0)
-    assert "LeaveGroup" in w.sent(110.0)
-    assert w.host.revocations == [(2, frozenset({A0}), True)]
-
-
 # --- leaving --------------------------------------------------------------------------------------------------------------------
 
 
@@ -982,6 +933,18 @@ def test_last_words_repeat_a_leave_that_is_not_sent_yet_but_not_one_that_is() ->
     w = world().settle(0.0, A0)
     w.member.leave(None, 1.0)
     assert len(w.member.poll_on_close(1.1).requests) == 1
+
+
+def test_who_stops_while_it_leaves_does_not_join_with_the_subscription_that_waits_for_that() -> None:
+    w = world().settle(0.0, A0)
+    w.host.have = frozenset()
+    w.member.leave(None, 1.0)
+    assert w.sent(1.0) == ["LeaveGroup"]
+    w.member.subscribe(A, 1.0)
+    w.reply(left(14), 1.1)
+    w.flying.extend(w.member.poll_on_close(1.1).requests)
+    w.reply(left(14), 1.2)
+    assert w.sent(31.0) == []
 
 
 def test_an_error_that_is_final_ends_a_leave() -> None:

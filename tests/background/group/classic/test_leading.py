@@ -3,6 +3,7 @@
 import pytest
 
 from kafka_async.background.group.classic.leader import read_assignment
+from kafka_async.background.positions.subscription import Subscription
 from kafka_async.errors import KafkaConnectionError, KafkaError
 from kafka_async.model import TopicPartition
 from kafka_async.wire import ConsumerProtocolAssignment, encode_assignment
@@ -38,6 +39,19 @@ def test_the_leader_waits_for_no_newer_metadata_than_of_the_last_second_and_no_l
     w = leader_with_metadata_of(8.0)
     assert w.turn(10.0).wake_at == 11.0
     assert w.sent(11.0) == ["SyncGroup"]
+
+
+def test_a_leader_that_knows_all_topics_waits_for_none_that_is_missing_but_for_newer_metadata() -> None:
+    """A leader with a pattern has no topic asked for by its name, so it is told of none that it is missing."""
+    w = world()
+    w.metadata.covers_all, w.metadata.answered_at = True, 8.0
+    w.member.subscribe(Subscription(matches=lambda name: name == "a"), 9.0)
+    w.metadata.version += 1
+    w.turn(9.0)
+    w.reply(joined(leader=ME, members={ME: said("a"), "other": said("az")}), 10.0)
+    assert [w.sent(now) for now in (10.0, 11.5)] == [[], []], "z may be new"
+    w.metadata.answered_at = 11.6
+    assert w.sent(11.6) == ["SyncGroup"]
 
 
 def returned_leader() -> World:

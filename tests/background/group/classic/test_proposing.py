@@ -9,7 +9,22 @@ from kafka_async.background.group.membership import CommitFailure
 from kafka_async.background.positions.subscription import Subscription
 from kafka_async.errors import FencedInstanceIdError, KafkaConnectionError
 from kafka_async.model import ConsumerState
-from tests.background.group.classic.world import A0, A1, GROUP, MAIN, ME, World, beaten, cooperative, identity, joined, said, synced
+from kafka_async.wire import LeaveGroupResponse
+from tests.background.group.classic.world import (
+    A0,
+    A1,
+    GROUP,
+    MAIN,
+    ME,
+    A,
+    World,
+    beaten,
+    cooperative,
+    identity,
+    joined,
+    said,
+    synced,
+)
 
 S = ClassicState
 
@@ -165,6 +180,27 @@ def test_the_state_that_a_person_sees(state: ClassicState) -> None:
         S.FATAL: ConsumerState.FATAL,
     }
     assert reach(state).member.state is seen.get(state, ConsumerState.REBALANCING)
+
+
+def test_who_subscribes_while_it_still_has_to_leave_is_not_steady_before_it_has_an_assignment() -> None:
+    w = World().settle(0.0, A0)
+    found, w.coordinator.coordinator = w.coordinator.coordinator, None
+    w.host.have = frozenset()
+    w.member.leave(None, 1.0)
+    w.turn(1.0)
+    assert w.member.state is ConsumerState.STEADY, "it wants nothing"
+    w.member.subscribe(A, 1.0)
+    seen = [w.member.state]
+    w.turn(2.0)
+    seen.append(w.member.state)
+    w.coordinator.coordinator = found
+    assert w.sent(3.0) == ["LeaveGroup"]
+    seen.append(w.member.state)
+    w.reply(LeaveGroupResponse(), 3.1)
+    w.join(3.2, A0)
+    assert [*seen, w.member.state] == [ConsumerState.JOINING] * 3 + [ConsumerState.REBALANCING]
+    w.take_over(3.3)
+    assert w.member.state is ConsumerState.STEADY
 
 
 @every_state

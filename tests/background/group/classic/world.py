@@ -58,7 +58,7 @@ class Metadata:
     topics: dict[str, TopicDescription] = field(factory=lambda: {"a": topic("a", 3), "b": topic("b", 1)})
     nodes: Mapping[int, Node] = field(factory=lambda: {1: ONE, 2: TWO})
     version: int = 1
-    covers_all: bool = True
+    covers_all: bool = False
     updates: int = 0
     problems: dict[str, KafkaError] = field(factory=dict)
     answered_at: float = inf

@@ -355,13 +355,17 @@ def test_answers_to_old_numbers_count_for_nothing(state: MemberState) -> None:
 
 # --- errors -----------------------------------------------------------------------------------------------------------------------
 
-ANSWERED = (S.JOINING, S.RECONCILING, S.ASSIGNING, S.ACKNOWLEDGING, S.STABLE)
+ANSWERED = (S.JOINING, S.RECLAIMING, S.RECONCILING, S.ASSIGNING, S.ACKNOWLEDGING, S.STABLE)
 OWNS = {S.ACKNOWLEDGING: OWNED, S.STABLE: OWNED, S.ASSIGNING: OWNED}
 """What is lost; while ASSIGNING what is on its way to the application."""
 
 
 def after(state: MemberState, error: KafkaError) -> MemberState:
     verdict = judge(error)
+    if state is S.JOINING and isinstance(error, UnreleasedInstanceIdError):
+        return S.RECLAIMING
+    if state is S.RECLAIMING and (verdict in OUT or verdict is Verdict.UNSUPPORTED or isinstance(error, FencedInstanceIdError)):
+        return S.JOINING
     if verdict in OUT and (verdict is not Verdict.GROUP_GONE or state is not S.JOINING):
         return S.FENCED if state in OWNS else S.JOINING
     again = (Verdict.REDISCOVER, Verdict.UNREACHABLE, Verdict.RETRY, Verdict.REPORT)
@@ -750,7 +754,7 @@ def test_a_heartbeat_that_was_in_flight_when_a_commit_fenced_us_is_waited_for_an
 
 @pytest.mark.parametrize("state", S, ids=label)
 def test_a_new_epoch_can_be_waited_for_while_we_are_or_become_a_member(state: MemberState) -> None:
-    assert reach(state).member.awaits_epoch is (state in MEMBER or state is S.JOINING)
+    assert reach(state).member.awaits_epoch is (state in MEMBER or state in (S.JOINING, S.RECLAIMING))
 
 
 def test_a_rebalance_cannot_be_enforced() -> None:

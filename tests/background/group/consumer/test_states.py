@@ -30,6 +30,8 @@ EVERYWHERE: dict[MemberInput, dict[MemberState, MemberState]] = {
         **dict.fromkeys((S.UNSUBSCRIBED, S.STALE, S.AWAY, S.FATAL), S.UNSUBSCRIBED),
     },
     I.JOINED: {S.JOINING: S.STABLE},
+    I.TAKEN: {S.JOINING: S.RECLAIMING},
+    I.RECLAIMED: {S.RECLAIMING: S.JOINING},
     I.TARGET: {
         S.STABLE: S.RECONCILING,
         S.RECONCILING: S.RECONCILING,
@@ -44,7 +46,7 @@ EVERYWHERE: dict[MemberInput, dict[MemberState, MemberState]] = {
     I.REVOKED: {S.FENCED: S.JOINING, S.STALE: S.AWAY, S.FATAL: S.FATAL},
     I.READ: {S.AWAY: S.JOINING},
     I.LEFT: {S.LEAVING: S.UNSUBSCRIBED},
-    I.FAIL: dict.fromkeys(MEMBER | {S.JOINING}, S.FATAL),
+    I.FAIL: dict.fromkeys(MEMBER | {S.JOINING, S.RECLAIMING}, S.FATAL),
     I.FALL_BACK: {S.JOINING: S.UNSUBSCRIBED},
 }
 

@@ -12,7 +12,7 @@ from kafka_async.background.group.membership import PollProgress
 from kafka_async.background.loop.request_manager import Poll
 from kafka_async.background.positions.subscription import Subscription
 from kafka_async.config import ConsumerConfig
-from kafka_async.errors import FencedInstanceIdError, FencedMemberEpochError, KafkaError
+from kafka_async.errors import FencedInstanceIdError, FencedMemberEpochError, KafkaError, UnreleasedInstanceIdError
 from kafka_async.events import PartitionDescription, TopicDescription
 from kafka_async.model import Node, TopicPartition
 from kafka_async.network import UnsentRequest
@@ -249,6 +249,12 @@ def joining(world: World) -> None:
     world.turn(0.0)
 
 
+def reclaiming(world: World) -> None:
+    joining(world)
+    world.reply(UnreleasedInstanceIdError(), 0.0)
+    world.turn(1.0)
+
+
 def reconciling(world: World) -> None:
     joining(world)
     world.reply(answer({LATE: (0,)}), 0.0)
@@ -309,6 +315,7 @@ def fatal(world: World) -> None:
 WAYS: Mapping[MemberState, Callable[[World], None]] = {
     MemberState.UNSUBSCRIBED: unsubscribed,
     MemberState.JOINING: joining,
+    MemberState.RECLAIMING: reclaiming,
     MemberState.RECONCILING: reconciling,
     MemberState.ASSIGNING: assigning,
     MemberState.ACKNOWLEDGING: acknowledging,

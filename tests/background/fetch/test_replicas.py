@@ -1,0 +1,109 @@
+"""Partitions that are read from another replica than the leader (KIP-392)."""
+
+from itertools import pairwise
+
+import pytest
+
+from kafka_async.background.boundary import PartitionFailed
+from kafka_async.errors import (
+    KafkaConnectionError,
+)
+from kafka_async.wire.messages import (
+    FetchRequest,
+    MetadataRequest,
+)
+
+from ..support import A, B, World, asked, cluster, data, described, fetched, records, until
+
+
+def test_a_preferred_replica_is_read_until_its_lease_ends() -> None:
+    world = World(client_rack="r2", metadata_max_age_ms=10_000)
+    world.fetching({A: 0})
+    world.answer(FetchRequest, fetched(data(A, preferred_read_replica=2)), 1.0)
+    world.poll(1.0)
+    request = world.find(FetchRequest, 2)
+    request.on_done(fetched(data(A, records(0, 2)), session=8), 2.0)
+    world.poll(2.0)
+    world.find(FetchRequest, 2).on_done(fetched(session=8), 10.5)
+    world.poll(11.0)
+    assert asked(world.find(FetchRequest, 1).message) == {0: 2}
+
+
+@pytest.mark.parametrize("max_age_ms", [5000, 1000, 0])
+def test_a_replica_of_a_quiet_partition_is_asked_on_when_its_lease_is_renewed(max_age_ms: int) -> None:
+    """The leader gives no records as long as it names a replica: each gap is one in which a record would have to wait."""
+    world = World(client_rack="r2", metadata_max_age_ms=max_age_ms)
+    world.fetching({A: 0})
+    asked_at = [0.0]
+    for step in range(400):
+        now = 1 + step / 40
+        world.poll(now)
+        if world.waiting(MetadataRequest):
+            world.answer(MetadataRequest, cluster(described("t", (1,))), now)
+        under_way = {request.node_id for request in world.unsent}
+        if 1 in under_way:
+            world.answer(FetchRequest, fetched(data(A, preferred_read_replica=2)), now, node_id=1)
+        if 2 in under_way and now >= asked_at[-1] + 0.5:  # it waits for records
+            asked_at.append(now)
+            world.answer(FetchRequest, fetched(data(A), session=8), now, node_id=2)
+    gaps = [after - before for before, after in pairwise([*asked_at, 11.0])][1:]
+    assert max(gaps) < (0.6 if max_age_ms else 2.0)
+
+
+def test_out_of_range_at_a_replica_is_asked_of_the_leader_before_it_is_believed() -> None:
+    world = World(client_rack="r2", auto_offset_reset="none")
+    world.fetching({A: 40})
+    world.answer(FetchRequest, fetched(data(A, preferred_read_replica=2)), 1.0)
+    world.poll(1.0)
+    world.answer(FetchRequest, fetched(data(A, error_code=1)), 1.5, node_id=2)
+    world.poll(1.5)
+    leader = world.find(FetchRequest, 1)  # its session has the partition at this offset still
+    assert world.read_all() == []
+    leader.on_done(fetched(data(A, error_code=1)), 2.0)
+    assert world.read_all() == []
+    now = until(world, lambda: bool(world.waiting(MetadataRequest)), 2.0)
+    world.answer(MetadataRequest, cluster(described("t", (1, 1, 1))), now + 0.01)
+    now = until(world, lambda: bool(world.waiting(FetchRequest)), now + 0.01)
+    world.answer(FetchRequest, fetched(data(A, error_code=1)), now, node_id=1)
+    (failure,) = world.read_all()
+    assert isinstance(failure, PartitionFailed)
+
+
+def test_a_replica_that_cannot_be_reached_is_left() -> None:
+    world = World(client_rack="r2")
+    world.fetching({A: 40})
+    world.answer(FetchRequest, fetched(data(A, preferred_read_replica=2)), 1.0)
+    world.poll(1.0)
+    world.answer(FetchRequest, KafkaConnectionError("gone"), 1.5, node_id=2)
+    world.poll(1.5)
+    world.find(FetchRequest, 1).on_done(fetched(data(A, records(40, 1))), 2.0)
+    assert len(world.read_all()) == 1
+
+
+def test_a_replica_that_the_metadata_do_not_list_any_more_is_left_while_it_waits_to_be_asked_again() -> None:
+    world = World(client_rack="r2")
+    world.fetching({A: 40})
+    world.answer(FetchRequest, fetched(data(A, preferred_read_replica=2)), 1.0)
+    world.poll(1.0)
+    world.answer(FetchRequest, fetched(data(B)), 1.5, node_id=2)  # an answer of another session, which begins a backoff
+    now = until(world, lambda: bool(world.waiting(MetadataRequest)), 1.5)
+    world.answer(MetadataRequest, cluster(described("t", (1, 1, 1)), brokers=(1, 3)), now)
+    world.poll(now)
+    leader = world.find(FetchRequest, 1)  # its session has the partition at this offset still
+    leader.on_done(fetched(data(A, records(40, 1))), now)
+    assert len(world.read_all()) == 1
+
+
+def test_brokers_that_name_each_other_are_not_asked_without_end() -> None:
+    world = World(client_rack="r2")
+    world.fetching({A: 0})
+    now, requests = 1.0, 0
+    while now < 10:
+        for pending in list(world.unsent):
+            if isinstance(pending.message, FetchRequest):
+                requests += 1
+                other = 2 if pending.node_id == 1 else 1
+                world.answer(FetchRequest, fetched(data(A, preferred_read_replica=other)), now, node_id=pending.node_id)
+        world.poll(now)
+        now += 0.001
+    assert requests < 40
