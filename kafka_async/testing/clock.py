@@ -88,6 +88,8 @@ class _Threads:
         self._marks: set[object] = set()
         """One for each task that waits for another thread."""
         self._busy: set[object] = set()
+        self._of_others: set[threading.Thread] = set()
+        """Threads that never work for this loop. Kept, so that a turn costs the same however many there are in the process."""
         self._sign = 0.0
         """When one has last begun or told something, by the system's clock."""
 
@@ -108,7 +110,11 @@ class _Threads:
 
     def are_busy(self) -> bool:
         """Return whether any works."""
-        busy = {*self._calls, *self._marks, *filter(self._is_busy, threading.enumerate())}
+        alive = {*threading.enumerate()}
+        self._of_others &= alive
+        ours = alive - self._of_others
+        self._of_others.update(thread for thread in ours if not self._is_worker(thread))
+        busy = {*self._calls, *self._marks, *filter(self._is_busy, ours)}
         if busy - self._busy:
             self.told()
         self._busy = busy
@@ -119,10 +125,13 @@ class _Threads:
         """Whether none has given a sign for long."""
         return time.monotonic() - self._sign > self.hung_after
 
+    def _is_worker(self, thread: threading.Thread) -> bool:
+        """Return whether it is a worker thread of anyio for this loop, which it is from its beginning or never."""
+        return getattr(thread, "loop", None) is self._loop
+
     def _is_busy(self, thread: threading.Thread) -> bool:
         """Return whether a worker thread of anyio has a call of this loop: there is no other way to ask for that."""
-        queue = getattr(thread, "queue", None)
-        return getattr(thread, "loop", None) is self._loop and getattr(queue, "unfinished_tasks", 0) > 0
+        return self._is_worker(thread) and getattr(getattr(thread, "queue", None), "unfinished_tasks", 0) > 0
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
