@@ -148,7 +148,7 @@ async def test_handlers_that_hang_use_up_no_more_threads_than_there_may_be(
         hanging.go_on.set()
         await until(lambda: run.statistics().handled + run.statistics().skipped == 60)
         assert len(hanging.threads) <= 6
-        assert run.statistics().late_results >= 6  # more, if the machine is slow
+        await until(lambda: run.statistics().late_results >= 6)  # a thread may tell it last of all; more, if the machine is slow
 
 
 async def test_handlers_on_threads_may_call_the_event_loop(make: Made) -> None:
