@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar, cast
 
 import pytest
@@ -14,10 +15,7 @@ from attrs import evolve
 
 from kafka_async import ConsumerConfig, TopicPartition
 from kafka_async.adapters.admin import Client
-from kafka_async.errors import KafkaError
-from kafka_async.testing import Cluster
 from kafka_async.testing.batches import TRANSACTIONAL, BatchSpec, RecordSpec
-from kafka_async.testing.real import RealCluster
 from kafka_async.wire import Request, Response, encode_subscription
 from kafka_async.wire.messages import (
     ConsumerGroupHeartbeatRequest,
@@ -79,16 +77,14 @@ from kafka_async.wire.messages.produce import (
     TopicProduceData,
 )
 from tests.brokers import CURRENT, KafkaCluster
-from tests.virtual import run_virtual_asyncio
 
-from .scenarios import Ownership
+from .scenarios import Ownership, on_real, on_simulated
 from .share import share_properties
 from .tools import eventually
 
 pytestmark = pytest.mark.brokers
 
 R = TypeVar("R", bound=Response)
-_AT_ONCE: Final = 4
 HOUR: Final = 3_600_000
 TOPIC, BROKER, GROUP = 2, 4, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -766,28 +762,13 @@ def _client(options: Any) -> AbstractAsyncContextManager[Client]:
     return Client.connect(config, options.get("transport_factory"))
 
 
-async def _outcome(name: str, cluster: Any) -> Any:
-    async with _client(cluster.options()) as client:
+async def _outcome(name: str, p: Ownership) -> Any:
+    async with _client(p.cluster.options()) as client:
 
         async def ask(message: Request[R]) -> R:
             return await client.ask(message, 0)
 
-        return await SCENARIOS[name](Ownership(cluster), ask)
-
-
-async def _on_real(bootstrap: str, names: list[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    limit = asyncio.Semaphore(_AT_ONCE)
-
-    async def one(name: str) -> None:
-        async with limit, RealCluster(bootstrap) as cluster:
-            try:
-                found[name] = await _outcome(name, cluster)
-            except (KafkaError, ValueError, LookupError) as error:
-                found[name] = error
-
-    await asyncio.gather(*map(one, names))
-    return found
+        return await SCENARIOS[name](p, ask)
 
 
 @pytest.fixture(scope="module")
@@ -795,13 +776,9 @@ def real(real_brokers: None) -> dict[str, Any]:
     """The results of all scenarios on a real broker."""
     properties = share_properties() | {"group.initial.rebalance.delay.ms": "0"}
     with KafkaCluster(CURRENT, properties=properties) as cluster:
-        return asyncio.run(_on_real(cluster.bootstrap_servers, list(SCENARIOS)))
+        return asyncio.run(on_real(cluster.bootstrap_servers, {name: partial(_outcome, name) for name in SCENARIOS}))
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_real_broker_and_the_simulated_one_answer_alike(name: str, real: dict[str, Any]) -> None:
-    async def simulated() -> Any:
-        async with asyncio.timeout(1000):
-            return await _outcome(name, Cluster())
-
-    assert run_virtual_asyncio(simulated) == real[name]
+    assert on_simulated(partial(_outcome, name)) == real[name]

@@ -45,6 +45,9 @@ class ShareConsumer(Generic[K, V]):
 
     The group's own configuration sets where it starts (``share.auto.offset.reset``, by default the end of the log), how long a lock
     lasts (``share.record.lock.duration.ms``) and how often a record is delivered (``share.delivery.count.limit``).
+    A broker counts a delivery when it locks the record, even if the application never gets it: the process dies, the connection
+    breaks, or the event loop is blocked for as long as a lock lasts. The record then comes again, after later ones perhaps.
+
     In a cluster of fewer than three brokers, ``share.coordinator.state.topic.replication.factor`` (3 by default) and
     ``share.coordinator.state.topic.min.isr`` (2) have to be lowered. If not, no record ever comes, and brokers report no error; a
     warning says that no partitions come.

@@ -19,7 +19,7 @@ refused, so are the others. Sources: ``SharePartition.acknowledge``; ``ShareCons
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from math import inf
 from typing import Final, TypeAlias
 from uuid import UUID
@@ -176,11 +176,20 @@ class Acknowledgements:
                 self._again.append(portion)
             portion = self._fresh[partition, renewal] = AcknowledgementPortion(partition, topic_id, renewal, since=now)
         portion.entries.update(entries)
-        renewals = None if renewal else self._fresh.get((partition, True))
-        if renewals is not None:  # a record that is settled has no lock to renew
-            renewals.entries = {offset: entry for offset, entry in renewals.entries.items() if offset not in entries}
-            if not renewals.entries:
-                del self._fresh[partition, True]
+        if not renewal:  # a record that is settled has no lock to renew
+            self.renew_no_more(partition, entries)
+
+    def renew_no_more(self, partition: TopicPartition, offsets: Container[int]) -> None:
+        """Leave these records out of renewals that are not sent: a broker that has their locks would keep them for nobody."""
+        renewals = [portion for portion in self.portions if portion.renewal and portion.partition == partition]
+        for portion in renewals:
+            portion.entries = {offset: entry for offset, entry in portion.entries.items() if offset not in offsets}
+        if not all(portion.entries for portion in renewals):
+            self._drop_empty()
+
+    def _drop_empty(self) -> None:
+        self._fresh = {key: portion for key, portion in self._fresh.items() if portion.entries}
+        self._again = deque(portion for portion in self._again if portion.entries)
 
     def renewed(self, partition: TopicPartition, locks: Mapping[int, Lock]) -> None:
         """These locks last longer. Their records may have been acknowledged meanwhile: those acknowledgements have more time."""
@@ -268,8 +277,7 @@ class Acknowledgements:
                 for offset in again:
                     del portion.entries[offset]
                 self.settle(former, _doubted(former, error), now)
-        self._fresh = {key: portion for key, portion in self._fresh.items() if portion.entries}
-        self._again = deque(portion for portion in self._again if portion.entries)
+        self._drop_empty()
 
     def expire(self, now: float, error: KafkaError | None) -> float:
         """Give up acknowledgements that were tried for as long as locks last; return when to look again."""

@@ -171,7 +171,9 @@ class ShareAnswers:
         broker.acknowledgements.disconnected(error)
         for partition in self.locks.given_by(broker.node_id):
             held = self.locks.partitions[partition]
-            left = {offset: (AcknowledgeType.RELEASE, None) for offset, lock in held.by_offset.items() if not lock.acknowledged}
+            # A broker refuses all of a partition's acknowledgements if one lock has ended.
+            ours = [offset for offset, lock in held.by_offset.items() if not lock.acknowledged and lock.deadline > now]
+            left: dict[int, Entry] = dict.fromkeys(ours, (AcknowledgeType.RELEASE, None))
             self._lose(partition, _session_lost(partition, error))
             if left and releases:
                 broker.acknowledgements.add(partition, held.topic_id, left, now)
@@ -392,10 +394,27 @@ class ShareAnswers:
                 self.placement.broker(held.node_id).acknowledgements.renewed(partition, renewed)
             deadline = portion.sent_at + self.locks.duration
             self.exchange.report(Renewed(partition, tuple((lock.number, offset) for offset, lock in renewed.items()), deadline))
+            if held is not None and held.topic_id == portion.topic_id and len(locks) < len(portion.entries):
+                self._release_late(portion, held, now)
         else:
             for offset, lock in locks.items():
                 self.locks.keep(partition, lock.number, (offset,), kept=False)
             self.trace(Fault(now=now, text="locks could not be renewed", error=error, subject="fetch"))
+
+    def _release_late(self, portion: AcknowledgementPortion, held: PartitionLocks, now: float) -> None:
+        """Locks that had ended here were renewed: release those that nobody has acknowledged, since nobody works on the records.
+
+        The broker would keep them for as long as a lock lasts, and give the records to nobody.
+        """
+        late: dict[int, Entry] = {}
+        for offset, (_, lock) in portion.entries.items():
+            if lock is None or lock.deadline > now:
+                continue
+            current = held.by_offset.get(offset)
+            if current is None or (current.number == lock.number and current.deadline <= now and not current.acknowledged):
+                late[offset] = (AcknowledgeType.RELEASE, None)
+        if late:
+            self.placement.broker(held.node_id).acknowledgements.add(portion.partition, held.topic_id, late, now)
 
     def report(
         self, partition: TopicPartition, number: int, offsets: tuple[int, ...], kind: AcknowledgeType, error: KafkaError | None

@@ -203,8 +203,8 @@ class ShareFetchManager:
         self._answers.show_refused(now)
         wake_at = min(self._requests.place(now), self._give_back(now))
         self._release(now, now if self.closing is ClosingState.OPEN else inf)
+        self._end(now)  # before locks are renewed: a broker that still has one that ended here would keep it for nobody
         self._renew(now)
-        self._end(now)
         hurries, brokers = self._closing.hurries, self._placement.brokers.values()
         poll = self._requests.poll(now)
         step_at = self._closing.go_on(brokers, self.locks, now)
@@ -235,8 +235,11 @@ class ShareFetchManager:
         for partition, held, unread in self.locks.give_up_unread():
             error = InvalidRecordStateError(f"{partition}: the record was released, since nothing was read for too long")
             exchange.report(Lost(partition, tuple((lock.number, offset) for offset, lock in unread.items()), error))
-            entries = dict.fromkeys(unread, (AcknowledgeType.RELEASE, None))
-            self._placement.broker(held.node_id).acknowledgements.add(partition, held.topic_id, entries, now)
+            acknowledgements = self._placement.broker(held.node_id).acknowledgements
+            acknowledgements.renew_no_more(partition, unread)
+            left = [offset for offset, lock in unread.items() if lock.deadline > now]  # the event loop may have been blocked
+            if left:
+                acknowledgements.add(partition, held.topic_id, dict.fromkeys(left, (AcknowledgeType.RELEASE, None)), now)
         return NEVER
 
     def _release(self, now: float, until: float) -> None:
@@ -254,8 +257,12 @@ class ShareFetchManager:
 
     def _end(self, now: float) -> None:
         for partition, over in self.locks.ended(now):
+            node_id = self.locks.partitions[partition].node_id
+            self._placement.broker(node_id).acknowledgements.renew_no_more(partition, {offset for offset, _ in over})
             by_reason: dict[str, list[tuple[int, int]]] = {}
             for offset, lock in over:
+                if lock.keep is Keep.UNREAD:
+                    self._ahead.lost_at = self.exchange.delivered
                 by_reason.setdefault(self._why_not_renewed(lock, now), []).append((lock.number, offset))
             for why, ended in by_reason.items():
                 text = f"{partition}: the lock ended before the record was acknowledged"

@@ -3,8 +3,9 @@
 import asyncio
 import time
 from contextlib import suppress
+from functools import partial
 from threading import Thread
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
@@ -14,7 +15,9 @@ from kafka_async import sync
 from kafka_async.application.share.consumer import ShareConsumer
 from kafka_async.errors import IllegalStateError, LockLostError
 from kafka_async.testing import Cluster, ThreadedCluster
+from kafka_async.trace import RequestSent, ResponseReceived, TraceEvent
 from tests.testing.test_clusters import Run, on_both
+from tests.virtual import VirtualLoop, run_virtual_asyncio
 
 LOCK = 5
 
@@ -125,6 +128,32 @@ def test_unread_records_are_released_after_max_poll_interval_if_that_is_shorter(
                 assert (await first.getone()).offset == 20
 
     run(main)
+
+
+def test_a_record_whose_lock_has_ended_while_the_event_loop_was_blocked_comes_again_once_it_has_ended_at_the_broker() -> None:
+    """It counts from when the record came, while the request for it waited there."""
+
+    async def main() -> None:
+        cluster = _filled(0)
+        asked: list[float] = []
+
+        def on_event(event: TraceEvent) -> None:
+            loop = cast("VirtualLoop", asyncio.get_running_loop())
+            if isinstance(event, RequestSent) and event.api == "ShareFetch":
+                if not asked:
+                    loop.call_later(0.4, partial(cluster.produce, "jobs", value="0"))
+                asked.append(event.now)
+            if isinstance(event, ResponseReceived) and event.api == "ShareFetch" and len(asked) == 1:
+                loop.block(LOCK - 0.2)
+
+        async with _member(cluster, trace=on_event) as consumer:
+            job = await consumer.getone()
+            assert job.delivery_count == 2
+            assert anyio.current_time() - asked[0] < 1.5 * LOCK
+            job.accept()
+            assert list((await consumer.flush()).values()) == [None]
+
+    run_virtual_asyncio(main)
 
 
 # --- waiting their turn ---------------------------------------------------------------------------------------------------------

@@ -300,8 +300,28 @@ def test_a_lock_that_ended_before_the_answer_is_not_renewed() -> None:
     world.poll(15.0)
     world.answer(ShareAcknowledgeRequest, acknowledged(), 31.0)
     assert not [locks for report in world.reports() if isinstance(report, Renewed) for locks in report.locks]
+    flush(world)
     world.poll(31.0)
     assert [type(report) for report in world.reports()] == [Lost]
+    (batch,) = acknowledgement(world).topics[0].partitions[0].acknowledgement_batches
+    assert (batch.first_offset, batch.last_offset, batch.acknowledge_types) == (0, 0, (2,)), "the broker renewed it for nobody"
+
+
+def test_a_record_that_was_accepted_before_its_lock_was_renewed_too_late_is_not_released() -> None:
+    world = World()
+    delivery = world.delivered(1)
+    world.exchange.order(Hold(TP, delivery.number, 0))
+    world.poll(0.0)
+    world.answer(ShareFetchRequest, fetched(), 0.1)
+    world.poll(15.0)
+    assert acknowledgement(world).is_renew_ack
+    accept(world, delivery, 0)
+    world.poll(16.0)
+    world.answer(ShareAcknowledgeRequest, acknowledged(), 31.0)
+    flush(world)
+    world.poll(31.0)
+    (batch,) = acknowledgement(world).topics[0].partitions[0].acknowledgement_batches
+    assert (batch.first_offset, batch.last_offset, batch.acknowledge_types) == (0, 0, (1,))
 
 
 def test_a_record_that_is_accepted_while_its_lock_is_being_renewed_has_the_new_time() -> None:

@@ -22,7 +22,7 @@ from kafka_async.wire.messages import (
     ShareFetchRequest,
 )
 
-from .world import LOCK, TP, World, accept, acknowledged, acknowledgement, fetch, fetched, flush
+from .world import LOCK, TP, World, accept, acknowledged, acknowledgement, acquired, fetch, fetched, flush
 
 ACCEPT, RENEW = AcknowledgeType.ACCEPT, AcknowledgeType.RENEW
 
@@ -73,6 +73,52 @@ def test_locks_that_nobody_renews_are_reported_when_they_end() -> None:
     world.poll(LOCK)
     lost = [report for report in world.reports() if isinstance(report, Lost)]
     assert [report.locks for report in lost] == [((delivery.number, 0),)]
+
+
+def test_a_lock_that_has_ended_is_not_renewed() -> None:
+    """The event loop was blocked. A broker counts from later on: it may have the lock yet, and would keep it for nobody."""
+    world = World()
+    delivery = world.delivered(2)
+    world.poll(0.1)
+    world.answer(ShareFetchRequest, fetched(), 0.1)
+    world.poll(LOCK + 0.2)
+    (lost,) = (report for report in world.reports() if isinstance(report, Lost))
+    assert lost.locks == ((delivery.number, 0), (delivery.number, 1))
+    assert world.waiting(ShareAcknowledgeRequest) == []
+
+
+def test_unread_records_whose_locks_have_ended_are_not_released() -> None:
+    """A broker refuses all the acknowledgements of a partition if one lock has ended."""
+    world = World(max_poll_interval_ms=10_000)
+    delivery = world.delivered(3)
+    world.exchange.demand.read_at = 0.0
+    accept(world, delivery, read=1)
+    world.exchange.order(RecordsHandedOut(TP, delivery.number, (0,)))
+    world.poll(LOCK + 0.2)
+    (error,) = {report.error.args for report in world.reports() if isinstance(report, Lost) and len(report.locks) == 2}
+    assert "nothing was read for too long" in error[0]
+    call = flush(world)
+    world.poll(LOCK + 0.3)
+    assert world.waiting(ShareAcknowledgeRequest) == []
+    assert call.result() == {}
+
+
+def test_a_renewal_that_waits_is_given_up_when_the_lock_ends() -> None:
+    world = World()
+    first = world.delivered(2)
+    for offset in (0, 1):
+        world.exchange.order(Hold(TP, first.number, offset))
+    accept(world, first)  # they are read
+    world.poll(10.0)
+    world.answer(ShareFetchRequest, fetched(acquired(2, 1)), 10.0)
+    world.exchange.taken = world.exchange.delivered
+    world.poll(14.0)
+    world.poll(15.0)  # the first two are to be renewed, once the fetch is answered
+    assert world.waiting(ShareFetchRequest)
+    world.answer(ShareFetchRequest, fetched(), LOCK + 0.5)
+    world.poll(LOCK + 0.5)
+    (batch,) = acknowledgement(world).topics[0].partitions[0].acknowledgement_batches
+    assert (batch.first_offset, batch.last_offset, batch.acknowledge_types) == (2, 2, (4,))
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_a_slow_application_asks_one_broker_at_a_time_since_the_records_of_the_o
     assert asked(LOCK / 2) == [250]
 
 
-@pytest.mark.parametrize("why", ["nobody read them", "the connection broke"])
+@pytest.mark.parametrize("why", ["nobody read them", "the connection broke", "the event loop was blocked"])
 def test_after_unread_records_have_lost_their_locks_few_are_read_ahead_until_many_were_read(why: str) -> None:
     world = World(max_poll_interval_ms=10_000)
     world.delivered(5)
@@ -56,13 +56,15 @@ def test_after_unread_records_have_lost_their_locks_few_are_read_ahead_until_man
     demand.pace = LOCK / 30_000
     if why == "nobody read them":
         demand.read_at = 0.0
+    elif why == "the event loop was blocked":
+        since, demand.wanted = LOCK + 1, 1  # while a read call waited, which was told of the records too late
     else:
         exchange.taken = 4  # one of the five is unread
         world.poll(0.0)
         world.answer(ShareFetchRequest, KafkaConnectionError("cut"), 0.0)
     world.poll(since)
     assert [type(report) for report in world.reports()] == [Lost]
-    exchange.taken = 5
+    exchange.taken, demand.wanted = 5, 0
     for turn in range(4):  # what is released is settled, in a new session if need be
         now = since + 0.2 * turn
         world.poll(now)
