@@ -352,7 +352,8 @@ class Exchange:
     """The background would fetch if there were room."""
     notes: "dict[tuple[int, int], RecordsHandedOut | Hold]" = field(factory=dict, init=False, repr=False, metadata=_APPLICATION)
     """What the application does with single records, by number of the delivery and offset: orders that the background need not know
-    before it renews locks or gives unread records back. Most records are acknowledged before. Whichever side comes first takes one.
+    before locks are renewed or end, or unread records are given back. Most records are acknowledged before. Whichever side comes
+    first takes one.
     """
     demand: Demand = field(factory=Demand, init=False, metadata=_ASSEMBLY)
     topics: frozenset[str] = field(default=frozenset(), init=False, metadata=_APPLICATION)

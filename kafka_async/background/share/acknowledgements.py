@@ -83,6 +83,8 @@ class AcknowledgementPortion:
     since: float = 0.0
     sent_at: float = 0.0
     """When it was last sent: locks that it renews last at least from then on."""
+    sent_to: int | None = None
+    """The broker to which it was last sent."""
     was_sent: KafkaError | None = None
     """Why it is not known whether a request that carried it was carried out."""
     doubt: KafkaError | None = None
@@ -181,7 +183,9 @@ class Acknowledgements:
 
     def renew_no_more(self, partition: TopicPartition, offsets: Container[int]) -> None:
         """Leave these records out of renewals that are not sent: a broker that has their locks would keep them for nobody."""
-        renewals = [portion for portion in self.portions if portion.renewal and portion.partition == partition]
+        renewals = [portion for portion in self._again if portion.renewal and portion.partition == partition]
+        if (fresh := self._fresh.get((partition, True))) is not None:
+            renewals.append(fresh)
         for portion in renewals:
             portion.entries = {offset: entry for offset, entry in portion.entries.items() if offset not in offsets}
         if not all(portion.entries for portion in renewals):
@@ -304,11 +308,24 @@ class Acknowledgements:
         elif isinstance(error, InvalidRecordStateError):
             self._refused(portion, error, now)
         elif error.retriable and not isinstance(error, _FINAL):
+            if portion.renewal:
+                portion.entries = self._still_to_renew(portion, now)
+                if not portion.entries:
+                    return
             portion.retry_at = now + retry_delay(self.config, portion.failures)
             portion.failures += 1
             self._again.append(portion)
         else:
             self.settle(portion, error, now)
+
+    def _still_to_renew(self, portion: AcknowledgementPortion, now: float) -> dict[int, Entry]:
+        """Leave out locks that have ended and records that were acknowledged since it was sent (see ``renew_no_more``)."""
+        said = [each.entries for each in self.portions if not each.renewal and each.partition == portion.partition]
+        return {
+            offset: entry
+            for offset, entry in portion.entries.items()
+            if entry[1] is not None and entry[1].deadline > now and not any(offset in entries for entries in said)
+        }
 
     def again(self, portion: AcknowledgementPortion) -> None:
         """Its request was refused as a whole: it was not carried out, and is sent again."""

@@ -394,7 +394,9 @@ class ShareAnswers:
                 self.placement.broker(held.node_id).acknowledgements.renewed(partition, renewed)
             deadline = portion.sent_at + self.locks.duration
             self.exchange.report(Renewed(partition, tuple((lock.number, offset) for offset, lock in renewed.items()), deadline))
-            if held is not None and held.topic_id == portion.topic_id and len(locks) < len(portion.entries):
+            # Elsewhere, or once the new time is over too, there is no such lock, and a release would spoil other acknowledgements.
+            remains = held is not None and (held.topic_id, held.node_id) == (portion.topic_id, portion.sent_to) and now < deadline
+            if held is not None and remains and len(locks) < len(portion.entries):
                 self._release_late(portion, held, now)
         else:
             for offset, lock in locks.items():

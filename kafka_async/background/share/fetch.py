@@ -256,6 +256,8 @@ class ShareFetchManager:
             self._placement.broker(held.node_id).acknowledgements.add(partition, held.topic_id, entries, now, renewal=True)
 
     def _end(self, now: float) -> None:
+        if self.locks.ends_at <= now:
+            self._take_notes(now)  # records that the application has were not lost unread
         for partition, over in self.locks.ended(now):
             node_id = self.locks.partitions[partition].node_id
             self._placement.broker(node_id).acknowledgements.renew_no_more(partition, {offset for offset, _ in over})

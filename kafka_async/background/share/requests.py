@@ -231,7 +231,7 @@ class ShareRequests:
         broker.in_flight = sent
         broker.sent(most, wait, sent.at)
         for portion in sent.portions:
-            portion.sent_at = sent.at
+            portion.sent_at, portion.sent_to = sent.at, broker.node_id
         sent.rests_until = sent.at + wait + _GRACE
         return UnsentRequest(
             message=message,

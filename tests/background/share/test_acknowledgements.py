@@ -151,6 +151,20 @@ def test_a_coordinator_that_is_away_is_tried_again_after_a_backoff() -> None:
     assert len(world.take(1.1)) == 1
 
 
+def test_a_renewal_is_not_tried_again_for_a_lock_that_has_ended_or_a_record_that_was_acknowledged_meanwhile() -> None:
+    world = World()
+    world.add(1, kind=RENEW, ends=1.0)
+    world.add(2, 3, kind=RENEW)
+    world.add(4, kind=RENEW, partition=OTHER, ends=1.0)
+    first, other = world.take(renewal=True)
+    world.add(3)
+    for portion in (first, other):
+        world.all.answered(portion, CoordinatorNotAvailableError(), 1.0)
+    assert [ranges(portion) for portion in world.take(2.0, renewal=True)] == [[(2, 2, (4,))]]
+    assert [ranges(portion) for portion in world.take(2.0)] == [[(3, 3, (1,))]]
+    assert not world.all
+
+
 def test_a_leader_that_moved_is_final() -> None:
     world = World()
     world.add(1)

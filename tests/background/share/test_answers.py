@@ -307,6 +307,21 @@ def test_a_lock_that_ended_before_the_answer_is_not_renewed() -> None:
     assert (batch.first_offset, batch.last_offset, batch.acknowledge_types) == (0, 0, (2,)), "the broker renewed it for nobody"
 
 
+def test_a_lock_that_was_renewed_too_late_is_not_released_after_the_end_of_the_new_time() -> None:
+    """A broker refuses all the acknowledgements of a partition if one lock has ended."""
+    world = World()
+    delivery = world.delivered(1)
+    world.exchange.order(Hold(TP, delivery.number, 0))
+    world.poll(0.0)
+    world.answer(ShareFetchRequest, fetched(), 0.1)
+    world.poll(15.0)
+    world.answer(ShareAcknowledgeRequest, acknowledged(), 15.0 + LOCK)
+    call = flush(world)
+    world.poll(15.0 + LOCK)
+    assert world.waiting(ShareAcknowledgeRequest) == []
+    assert call.result() == {}
+
+
 def test_a_record_that_was_accepted_before_its_lock_was_renewed_too_late_is_not_released() -> None:
     world = World()
     delivery = world.delivered(1)

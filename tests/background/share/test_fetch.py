@@ -121,6 +121,19 @@ def test_a_renewal_that_waits_is_given_up_when_the_lock_ends() -> None:
     assert (batch.first_offset, batch.last_offset, batch.acknowledge_types) == (2, 2, (4,))
 
 
+def test_a_note_about_a_record_is_taken_before_its_lock_ends() -> None:
+    """The application has the record alone: its lock would not have been renewed, so no reason is given."""
+    world = World(settings=ShareSettings(max_processing_ms=20_000))
+    delivery = world.delivered(1)
+    world.poll(0.1)
+    world.exchange.taken = 1
+    world.exchange.notes[delivery.number, 0] = RecordsHandedOut(TP, delivery.number, (0,))
+    world.poll(LOCK + 0.2)  # the event loop was blocked since before half of the lock's time was over
+    (lost,) = (report for report in world.reports() if isinstance(report, Lost))
+    assert lost.error.args == ("t-0: the lock ended before the record was acknowledged",)
+    assert not [event for event in world.seen if isinstance(event, Fault)]
+
+
 @pytest.mark.parametrize(
     ("order", "renews", "why"),
     [

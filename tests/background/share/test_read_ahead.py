@@ -4,9 +4,11 @@ import pytest
 
 from kafka_async.background.share.orders import (
     Lost,
+    RecordsHandedOut,
 )
 from kafka_async.background.share.read_ahead import SHORT_POLL
 from kafka_async.errors import (
+    CoordinatorNotAvailableError,
     KafkaConnectionError,
 )
 from kafka_async.wire.messages import (
@@ -15,7 +17,7 @@ from kafka_async.wire.messages import (
     ShareGroupHeartbeatRequest,
 )
 
-from .world import LOCK, World, accept, acknowledged, fetch, fetched, taken_in
+from .world import LOCK, TP, World, accept, acknowledged, fetch, fetched, taken_in
 
 
 def test_a_fetch_asks_for_what_read_calls_want_and_ahead_of_them_for_what_the_application_gets_to() -> None:
@@ -83,6 +85,23 @@ def test_after_unread_records_have_lost_their_locks_few_are_read_ahead_until_man
         return found
 
     assert [asked(read) for read in (0, 9, 10, 200, 10_000)] == [[], [], [1], [20], [500]]
+
+
+@pytest.mark.parametrize("why", ["brokers cannot renew locks", "the event loop was blocked", "a renewal failed"])
+def test_records_that_were_read_and_not_acknowledged_before_their_locks_ended_do_not_make_reading_ahead_careful(why: str) -> None:
+    world = World()
+    if why == "brokers cannot renew locks":
+        world.network.offered = None
+    delivery = world.delivered(1)
+    if why == "a renewal failed":
+        world.poll(15.0)
+        world.answer(ShareAcknowledgeRequest, acknowledged(CoordinatorNotAvailableError.errno), 15.0)
+    world.exchange.notes[delivery.number, 0] = RecordsHandedOut(TP, delivery.number, (0,))
+    world.exchange.taken, world.exchange.demand.pace = 1, LOCK / 30_000
+    world.handler.polled_at = LOCK
+    world.poll(LOCK)
+    assert [type(report) for report in world.reports()] == [Lost]
+    assert [request.max_records for request in world.waiting(ShareFetchRequest)] == [500]
 
 
 def test_a_slow_application_finds_as_many_records_as_it_asks_for_or_none() -> None:

@@ -6,6 +6,8 @@ from kafka_async.background.share.acknowledgements import LINGER
 from kafka_async.background.share.orders import (
     Acknowledge,
     AcknowledgeType,
+    Delivery,
+    Hold,
     Lost,
     Settled,
 )
@@ -27,7 +29,7 @@ from kafka_async.wire.messages import (
 )
 from tests.background.support import cluster, described, topic_id
 
-from .world import ID, TP, World, accept, acknowledged, acknowledgement, acquired, fetch, fetched
+from .world import ID, TP, World, accept, acknowledged, acknowledgement, acquired, fetch, fetched, flush
 
 
 def led_by_two(world: World, now: float) -> None:
@@ -239,6 +241,30 @@ def test_a_leader_that_moved_is_followed_by_the_hint_and_the_locks_are_lost() ->
     world.exchange.demand.wanted = 1
     world.poll(0.3)
     assert [request.node_id for request in world.unsent if isinstance(request.message, ShareFetchRequest)] == [2]
+
+
+def test_a_lock_that_was_renewed_too_late_is_not_released_at_another_broker() -> None:
+    """It has no such lock, and refuses all the acknowledgements of a partition if one lock has ended."""
+    world = World()
+    delivery = world.delivered(1)
+    accept(world, delivery)  # it is read
+    world.exchange.order(Hold(TP, delivery.number, 0))
+    world.poll(0.0)
+    world.answer(ShareFetchRequest, fetched(), 0.1)
+    world.poll(15.0)
+    assert acknowledgement(world).is_renew_ack
+    world.exchange.demand.wanted = 1
+    led_by_two(world, 16.0)
+    world.answer(ShareFetchRequest, fetched(acquired(5, 1)), 19.0)
+    lost, second = world.reports()
+    assert isinstance(lost, Lost)
+    assert isinstance(second, Delivery)
+    world.answer(ShareAcknowledgeRequest, acknowledged(), 31.0)
+    accept(world, second, 5)
+    flush(world)
+    world.poll(31.0)
+    (batch,) = acknowledgement(world).topics[0].partitions[0].acknowledgement_batches
+    assert (batch.first_offset, batch.last_offset, batch.acknowledge_types) == (5, 5, (1,))
 
 
 def test_a_broker_that_does_not_answer_is_suspected_of_leading_no_more() -> None:
