@@ -107,9 +107,10 @@ def _three_brokers(real_brokers: None) -> Iterator[KafkaCluster]:
 
 @pytest.fixture
 def kafka_cluster3(_three_brokers: KafkaCluster) -> Iterator[KafkaCluster]:
-    """Three brokers, broker n in rack ``rack-n``; whatever a test does to them is healed after it."""
+    """Three brokers, broker n in rack ``rack-n``; whatever a test does to them is healed after it, and its topics go."""
     yield _three_brokers
     _three_brokers.heal()
+    _three_brokers.clear()
 
 
 @pytest.fixture(scope="session")
