@@ -34,6 +34,8 @@ _SETTINGS: Final[Mapping[str, str]] = {
     ),
     "spark.executorEnv.PYTHONPATH": _ROOT,
     "spark.log.level": "OFF",
+    # Without a checksum beside each file of a checkpoint: Hadoop starts a process, chmod, for each file that it writes.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 }
 
 
