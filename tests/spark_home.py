@@ -85,7 +85,8 @@ def _link(home: Path, installed: Path) -> None:
 def _class_archive() -> Path:
     """Return the archive of the classes that jobs load, made once for this PySpark and this Java."""
     home, jars = spark_home(), installed_home() / "jars"
-    java = Path(shutil.which("java") or "java").resolve()
+    folder = os.environ.get("JAVA_HOME")  # Spark looks there first
+    java = Path(shutil.which("java", path=folder and f"{folder}/bin") or "java").resolve()
     # Java takes no archive of other jars than those with which it was made, nor of another Java.
     made_of = [f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in (java, *sorted(jars.iterdir()))]
     target = home / f"classes-{zlib.crc32(' '.join(made_of).encode()):08x}.jsa"
