@@ -7,12 +7,14 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from kafka_async.spark import register
 from tests.brokers import KafkaCluster
+from tests.spark_home import spark_environment
 from tests.spark_jars import jvm_connector
 
 OURS: Final = "kafka_async"
@@ -32,6 +34,8 @@ _SETTINGS: Final[Mapping[str, str]] = {
     ),
     "spark.executorEnv.PYTHONPATH": _ROOT,
     "spark.log.level": "OFF",
+    # Without a checksum beside each file of a checkpoint: Hadoop starts a process, chmod, for each file that it writes.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 }
 
 
@@ -42,7 +46,7 @@ def new_session(master: str = "local[2]", **settings: str) -> Any:
     os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (_ROOT, os.environ.get("PYTHONPATH"))))  # its workers inherit it
     logging.getLogger("py4j").setLevel(logging.ERROR)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _environment(spark_environment()):  # which Spark's processes inherit, and no other ones
         warnings.simplefilter("ignore")  # PySpark's own, about versions of pandas and the like
         builder = SparkSession.builder.master(master).config("spark.jars", jvm_connector())
         for name, value in {**_SETTINGS, **{name.replace("__", "."): value for name, value in settings.items()}}.items():
@@ -50,6 +54,20 @@ def new_session(master: str = "local[2]", **settings: str) -> Any:
         session = builder.getOrCreate()
     register(session)
     return session
+
+
+@contextmanager
+def _environment(more: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in more}
+    os.environ.update(more)
+    try:
+        yield
+    finally:
+        for name, text in before.items():
+            if text is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = text
 
 
 def source(

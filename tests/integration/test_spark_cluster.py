@@ -26,17 +26,16 @@ from attrs import frozen
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
 
-import pyspark
 from pyarrow.dataset import dataset
 
 from kafka_async.adapters.spark.options.secrets import VARIABLE
 from tests.adapters.values.registry_server import registry_server
 from tests.brokers import KafkaCluster
+from tests.spark_home import installed_home, spark_environment, spark_home
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 ROOT = Path(__file__).parent.parent.parent
-SPARK_HOME = Path(pyspark.__file__).parent
 SECRET = "ann:correct-horse-battery"
 RECORDS = 400
 DAEMON = "kafka_async.adapters.spark.daemon"
@@ -55,7 +54,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (wheel,) = folder.glob("*.whl")
     pip("--python", str(folder / "env"), "install", "--no-index", str(wheel))
     (site,) = (folder / "env" / "lib").glob("python*/site-packages")
-    folders = dict.fromkeys((sysconfig.get_path("purelib"), str(SPARK_HOME.parent)))  # the second may be that of a base below
+    folders = dict.fromkeys((sysconfig.get_path("purelib"), str(installed_home().parent)))  # the second may be that of a base below
     (site / "dependencies.pth").write_text("".join(f"{path}\n" for path in folders))
     return folder / "env"
 
@@ -78,13 +77,16 @@ def archive(installed: Path) -> Path:
     return installed.parent / "environment.tar.gz"
 
 
-def environment(**more: str) -> dict[str, str]:
+def environment(home: Path | None = None, **more: str) -> dict[str, str]:
     """Return the environment of Spark's processes: executors take their Python from the archive, the driver has this one.
+
+    ``home``: that of Spark, instead of the one from which processes start quickly.
 
     Nothing is said in it of what secrets may be referred to: a job's own settings, or ``--files``, must do.
     """
     inherited = {name: text for name, text in os.environ.items() if name not in ("PYTHONPATH", VARIABLE)}
     return inherited | {
+        **spark_environment(home),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYSPARK_PYTHON": "./environment/bin/python",
@@ -93,7 +95,13 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def drive(
-    master: str, options: dict[str, str], archive: Path, folder: Path, spark: dict[str, str], variables: dict[str, str]
+    master: str,
+    options: dict[str, str],
+    archive: Path,
+    folder: Path,
+    spark: dict[str, str],
+    variables: dict[str, str],
+    home: Path,
 ) -> tuple[dict[str, Any], str]:
     """Run the job with settings of ``spark`` and of the driver's environment. Return what it found, and the driver's log.
 
@@ -105,8 +113,8 @@ def drive(
     run = "runpy.run_module('tests.integration.spark_cluster_job', None, '__main__')"
     job = f"import runpy, sys; sys.path.insert(0, {str(ROOT)!r}); {run}"
     arguments = [master, json.dumps(options), str(archive), str(folder), json.dumps(spark)]
-    found, log = result([sys.executable, "-c", job, *arguments], folder, environment(**variables))
-    work = SPARK_HOME / "work" / found["application"]  # where the workers of local-cluster keep their logs, whatever they are told
+    found, log = result([sys.executable, "-c", job, *arguments], folder, environment(home, **variables))
+    work = home / "work" / found["application"]  # where the workers of local-cluster keep their logs, whatever they are told
     if work.is_dir():
         shutil.move(work, folder / "work")
     return found, log
@@ -131,7 +139,7 @@ class Standalone:
 @pytest.fixture(scope="module")
 def standalone(real_brokers: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
     folder = tmp_path_factory.mktemp("standalone")
-    program = str(SPARK_HOME / "bin" / "spark-class")
+    program = str(spark_home() / "bin" / "spark-class")
     processes: list[subprocess.Popen[bytes]] = []
 
     def start(name: str, *arguments: str) -> Path:
@@ -174,14 +182,14 @@ def test_a_job_runs_on_executors_that_got_the_package_and_no_one_sees_a_secret(
     kafka44.produce(topic, RECORDS, values=lambda number: b"\0\0\0\0\1" + zigzag(number), partitions=2)
     schema = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}
     (tmp_path / "secret").write_text(SECRET + "\n")
-    folders, master = [tmp_path], "local-cluster[2,1,1024]"
+    folders, master, home = [tmp_path], "local-cluster[2,1,1024]", installed_home()  # as most users have it
     reference, allowed = f"file:{tmp_path}/secret", {VARIABLE: f"file:{tmp_path}/"}
     spark = {f"spark.executorEnv.{VARIABLE}": allowed[VARIABLE], "spark.python.daemon.module": DAEMON}
     if kind == "standalone":
         reference, allowed = "file:secret", {}
         spark = {"spark.files": str(tmp_path / "secret")}  # as --files has it
         cluster: Standalone = request.getfixturevalue("standalone")
-        folders, master = [tmp_path, cluster.folder], cluster.address
+        folders, master, home = [tmp_path, cluster.folder], cluster.address, spark_home()
     with registry_server() as registry:
         registry.put("/schemas/ids/1", schema)
         options = {
@@ -194,7 +202,7 @@ def test_a_job_runs_on_executors_that_got_the_package_and_no_one_sees_a_secret(
             "value.schema.registry.basic.auth.user.info": reference,
         }
 
-        found, log = drive(master, options, archive, tmp_path, spark, allowed)
+        found, log = drive(master, options, archive, tmp_path, spark, allowed, home)
 
     assert found["total"] == [RECORDS, RECORDS, sum(range(RECORDS)), 0]
     streamed = dataset(tmp_path / "rows", format="parquet").to_table(["partition", "offset", "id"]).to_pylist()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,9 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[
 import pyarrow.parquet as pq
 
 from tests.brokers import KafkaCluster
+from tests.spark_home import spark_home
 
+from .spark_job import APPLICATIONS
 from .tools import new_topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -46,6 +49,8 @@ def driver(cluster: KafkaCluster, topic: str, directory: Path) -> Iterator["subp
     finally:
         kill_group(process.pid)
         process.communicate()
+        for name in (directory / APPLICATIONS).read_text().split() if (directory / APPLICATIONS).exists() else ():
+            shutil.rmtree(spark_home() / "work" / name, ignore_errors=True)  # copies of jars: 20 MB
 
 
 def kill_group(group: int) -> None:

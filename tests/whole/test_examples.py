@@ -89,6 +89,10 @@ LOG = re.compile(r"^\[consumer-[^\]]*\] .*\n", re.MULTILINE)
 
 def run(name: str, *arguments: str, timeout: float = 280) -> subprocess.CompletedProcess[str]:
     environment = {key: value for key, value in os.environ.items() if key not in ("KAFKA_BOOTSTRAP", "KAFKA_TOPIC")}
+    if name.startswith("spark_"):
+        from tests.spark_home import spark_environment
+
+        environment |= spark_environment()
     warnings = [] if name.startswith("spark_") else ["-W", "error"]  # of PySpark, which we do not mend
     command = [sys.executable, *warnings, "-m", f"examples.{name}", *arguments]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout)  # noqa: S603  # our own
