@@ -75,6 +75,23 @@ def check_work(function: Any, name: str, expected: str) -> None:
         raise TypeError(f"{name}={function!r}: {why}; expected {expected}")
 
 
+def check_arguments(function: Any, name: str, count: int, expected: str) -> None:
+    """Raise ``TypeError`` if each call of the function with so many arguments would fail.
+
+    Else every record would fail by it, one after the other, and become a dead letter.
+    """
+    try:
+        # Not of what a decorator wraps: what is called is the decorator's function.
+        signature = inspect.signature(function, follow_wrapped=False)
+    except (TypeError, ValueError):  # a built-in without a signature
+        return
+    try:
+        signature.bind(*range(count))
+    except TypeError as error:
+        given = "1 argument" if count == 1 else f"{count} arguments"
+        raise TypeError(f"{name}={function!r}: it cannot be called with {given} ({error}); expected {expected}") from None
+
+
 def check_plain(function: Any, name: str, expected: str) -> None:
     """Raise ``TypeError`` unless this is a function that returns a value, with nothing to await."""
     _check(function, name, expected)

@@ -27,7 +27,7 @@ try:
     from opentelemetry.metrics import CallbackOptions, Meter, Observation, get_meter
 except ImportError as missing:
     raise ImportError(
-        "metrics in OpenTelemetry need opentelemetry-api, which the extra 'otel' brings: pip install '.[otel]' from a clone"
+        "metrics in OpenTelemetry need opentelemetry-api, which the extra 'otel' brings: pip install '/path/to/clone[otel]'"
     ) from missing
 
 _log = logging.getLogger("kafka_async")

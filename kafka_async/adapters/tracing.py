@@ -31,7 +31,7 @@ try:
     from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode, Tracer, TracerProvider
 except ImportError as missing:
     raise ImportError(
-        "traces in OpenTelemetry need opentelemetry-api, which the extra 'otel' brings: pip install '.[otel]' from a clone"
+        "traces in OpenTelemetry need opentelemetry-api, which the extra 'otel' brings: pip install '/path/to/clone[otel]'"
     ) from missing
 
 SCOPE: Final = "kafka_async"

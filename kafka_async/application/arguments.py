@@ -72,6 +72,8 @@ def _is_integer(value: Any, among: range) -> TypeGuard[int]:
 
 
 def _check_topic(topic: Any) -> None:
+    if isinstance(topic, (list, tuple, set, frozenset)):
+        raise TypeError(f"topic {shown(topic)}: expected a name; a consumer is given topics one by one: KafkaConsumer(*topics)")
     if not isinstance(topic, str) or topic in (".", "..") or re.fullmatch(_LEGAL_TOPIC, topic) is None:
         raise ValueError(f"topic {shown(topic)}: expected 1 to 249 letters, digits, '.', '_' or '-'")
 

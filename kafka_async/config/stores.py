@@ -52,7 +52,7 @@ def _opened(path: str, password: str | None, option: str) -> "PKCS12KeyAndCertif
     try:
         from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
     except ImportError as missing:
-        how = "which the extra 'pkcs12' brings: pip install '.[pkcs12]' from a clone"
+        how = "which the extra 'pkcs12' brings: pip install '/path/to/clone[pkcs12]'"
         raise ImportError(f"{option}: stores of type PKCS12 need cryptography, {how}") from missing
     try:
         data = Path(path).read_bytes()

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kafka_async import ConsumerRecord, OffsetAndMetadata, SubscriptionPattern, TopicPartition
+from kafka_async import ConsumerRecord, KafkaConsumer, OffsetAndMetadata, SubscriptionPattern, TopicPartition
 from kafka_async.application.arguments import (
     commit_offsets,
     offset_number,
@@ -76,6 +76,11 @@ def test_a_partition_is_named_by_topic_and_number_and_its_name_is_none() -> None
 def test_impossible_topics_are_named(bad: Any) -> None:
     with pytest.raises(ValueError, match="expected 1 to 249"):
         subscribed_topics(bad)
+
+
+def test_a_list_of_topics_in_the_place_of_one_is_named() -> None:
+    with pytest.raises(TypeError, match=r"topic \['a', 'b'\]: expected a name.*KafkaConsumer\(\*topics\)"):
+        KafkaConsumer(["a", "b"])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("bad", [None, 5, print])

@@ -11,7 +11,7 @@ import pytest
 
 from kafka_async import ConsumerRebalanceListener, KafkaConsumer
 from kafka_async.errors import DeserializationError
-from kafka_async.functions import check_plain, check_work, finished, is_async, returned, why_never
+from kafka_async.functions import check_arguments, check_plain, check_work, finished, is_async, returned, why_never
 
 from ..application.support import consumer_on, filled, read_values, virtual
 
@@ -45,6 +45,28 @@ def test_what_is_checked_depends_on_what_the_function_is_for() -> None:
     for check, function in ((check_plain, _coroutine), (check_work, int), (check_work, 5), (check_plain, _generator)):
         with pytest.raises(TypeError, match=r"name=.*expected a function"):
             check(function, "name", "a function")
+
+
+class Method:
+    def __call__(self, record: Any, more: Any = None) -> None: ...
+
+
+def _decorated() -> Callable[..., Any]:
+    @functools.wraps(_coroutine)
+    def function(record: Any) -> None: ...
+
+    return function
+
+
+@pytest.mark.parametrize("function", [print, max, [].append, Method(), _driving, _decorated(), lambda *all_: None])
+def test_functions_that_can_be_called_are_taken(function: Callable[..., Any]) -> None:
+    check_arguments(function, "handler", 1, "a function of a record")
+
+
+@pytest.mark.parametrize(("function", "count"), [(_decorated(), 2), (Method(), 3), (lambda *, record: None, 1), (lambda: None, 1)])
+def test_functions_that_no_call_can_reach_are_refused(function: Callable[..., Any], count: int) -> None:
+    with pytest.raises(TypeError, match=r"handler=.*: it cannot be called with .*; expected a function of a record"):
+        check_arguments(function, "handler", count, "a function of a record")
 
 
 @pytest.mark.parametrize("result", [None, 0, "", [_coroutine], {"a": 1}, object(), map(str, [1]), OSError()])
@@ -115,6 +137,14 @@ def test_a_listener_that_would_never_run_is_refused(method: str, odd: Any) -> No
     consumer = KafkaConsumer(bootstrap_servers="localhost:1", group_id="g")
     listener = type("Listener", (ConsumerRebalanceListener,), {method: odd})()
     with pytest.raises(TypeError, match=rf"listener\.{method}=.*contains yield"):
+        consumer.subscribe(["t"], listener=listener)
+
+
+@pytest.mark.parametrize("method", ["on_partitions_revoked", "on_partitions_assigned", "on_partitions_lost"])
+def test_a_listener_that_cannot_be_told_of_partitions_is_refused(method: str) -> None:
+    consumer = KafkaConsumer(bootstrap_servers="localhost:1", group_id="g")
+    listener = type("Listener", (ConsumerRebalanceListener,), {method: lambda self: None})()
+    with pytest.raises(TypeError, match=rf"listener\.{method}=.*it cannot be called with 1 argument"):
         consumer.subscribe(["t"], listener=listener)
 
 

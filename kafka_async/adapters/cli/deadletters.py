@@ -164,6 +164,11 @@ class Letterbox:
         """Return how many records are not dead letters."""
         return sum(entry.letter is None for entry in self.entries)
 
+    @property
+    def left_over(self) -> int:
+        """Return how many letters have not gone back."""
+        return sum(entry.letter is not None and not entry.gone_back for entry in self.entries)
+
     def left(self, choice: LetterChoice) -> list[DeadLetter]:
         """Return the letters of a choice that have not gone back."""
         return [each.letter for each in self.entries if each.letter is not None and not each.gone_back and each.letter in choice]
@@ -450,7 +455,8 @@ class Redrive:
             raise IllegalStateError(
                 f"group {self.group!r} cannot remember so many letters with others between them: redrive less or all of them"
             )
-        return RedrivePlan(box=box, going=chosen, tired=len(tired), topics=topics)
+        others = box.left_over - len(left)
+        return RedrivePlan(box=box, going=chosen, tired=len(tired), others=others, topics=topics)
 
     async def _destinations(self, consumer: KafkaConsumer[Any, Any]) -> dict[str, int]:
         cluster = await consumer.describe_topics()
@@ -466,6 +472,8 @@ class RedrivePlan:
     """By partition and offset."""
     tired: int
     """Letters that stay, since they have gone back too often."""
+    others: int
+    """Letters that could go back and were not chosen."""
     topics: Mapping[str, int]
 
 
@@ -701,6 +709,8 @@ def summary(wanted: Redrive, outcome: RedriveOutcome) -> str:
     planned, done = len(outcome.plan.going), len(outcome.done)
     if not planned:
         said = "There is nothing to write back."
+        if others := outcome.plan.others:
+            said = f"{_letters(others)} could go back, and none of them {'was' if others == 1 else 'were'} chosen by the options."
     elif wanted.library is None:
         said = f"Dry run: nothing was written. --execute writes {_letters(planned)} back."
     elif done < planned:

@@ -84,7 +84,7 @@ def require(extra: str, *modules: str) -> None:
     """End the program with one line and exit code 2 if a module of the extra is not installed."""
     missing = [module for module in modules if importlib.util.find_spec(module) is None]
     if missing:
-        refuse(f"needs {' and '.join(missing)}, which the extra {extra!r} brings: pip install '.[{extra}]' from a clone")
+        refuse(f"needs {' and '.join(missing)}, which the extra {extra!r} brings: pip install '/path/to/clone[{extra}]'")
 
 
 def show_warnings() -> None:

@@ -33,7 +33,7 @@ def register(spark: "SparkSession") -> None:
         from pyspark.errors import AnalysisException
     except ImportError as missing:
         raise ImportError(
-            "the format kafka_async needs pyspark, which the extra 'spark' brings: pip install '.[spark]' from a clone"
+            "the format kafka_async needs pyspark, which the extra 'spark' brings: pip install '/path/to/clone[spark]'"
         ) from missing
 
     if tuple(map(int, __version__.split(".")[:2])) < (4, 2):

@@ -40,7 +40,7 @@ try:
     from fastavro.read import LOGICAL_READERS
     from fastavro.schema import SchemaParseException, UnknownType
 except ImportError as missing:
-    raise ImportError("Avro values need fastavro, which the extra 'avro' brings: pip install '.[avro]' from a clone") from missing
+    raise ImportError("Avro values need fastavro, which the extra 'avro' brings: pip install '/path/to/clone[avro]'") from missing
 try:
     from fastavro._read_py import schemaless_reader as read_in_python  # no public name leads to it if the other is compiled
 except ImportError:

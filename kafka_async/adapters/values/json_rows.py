@@ -27,7 +27,7 @@ from .json_records import convert_field, converter, parsed
 try:
     import msgspec
 except ImportError as missing:
-    raise ImportError("JSON values need msgspec, which the extra 'json' brings: pip install '.[json]' from a clone") from missing
+    raise ImportError("JSON values need msgspec, which the extra 'json' brings: pip install '/path/to/clone[json]'") from missing
 
 _REFUSED: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidOperation)
 """The last of them is of ``Decimal``."""

@@ -37,7 +37,7 @@ try:
     from ptars import HandlerPool, PtarsConfig
 except ImportError as missing:
     raise ImportError(
-        "Protobuf values need ptars and protobuf, which the extra 'protobuf' brings: pip install '.[protobuf]' from a clone"
+        "Protobuf values need ptars and protobuf, which the extra 'protobuf' brings: pip install '/path/to/clone[protobuf]'"
     ) from missing
 
 _TYPES: Final = PtarsConfig(

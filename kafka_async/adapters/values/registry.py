@@ -372,7 +372,7 @@ def _client(registry: Registry, options: Mapping[str, str], hidden: Hidden) -> "
         import httpx
     except ImportError as missing:
         raise ImportError(
-            "a schema registry needs httpx, which the extra 'avro' brings: pip install '.[avro]' from a clone"
+            "a schema registry needs httpx, which the extra 'avro' brings: pip install '/path/to/clone[avro]'"
         ) from missing
     headers = {
         "Accept": "application/vnd.schemaregistry.v1+json, application/json",

@@ -187,7 +187,7 @@ class Lifecycle:
         if phase is Phase.RUNNING or phase is Phase.STARTING:
             return
         if phase is Phase.NEW:
-            raise IllegalStateError("the consumer was not started; use 'async with', or await start() first")
+            raise IllegalStateError("the consumer was not started; use 'async with' ('with' in kafka_async.sync), or start() first")
         if phase is Phase.FAILED or (self.is_parting and self.boundary.ended is not None):
             raise self.failure()
         self.check_open()

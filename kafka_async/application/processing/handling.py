@@ -671,7 +671,7 @@ class Handling:
             delays = [KEPT if keeps else self._delay(slot, unit, error) for (_, error), keeps in zip(errors, kept, strict=True)]
         except BaseException as other:  # the user's delay function
             other.__context__ = errors[0][1]
-            self._stop_amid(slot, unit, other)
+            self._stop_amid(slot, unit, other, before=errors[0][1])
             return
         given_up = [each for each, delay in zip(errors, delays, strict=True) if delay is None]
         waiting = [(each, delay) for each, delay in zip(errors, delays, strict=True) if delay is not None]
@@ -718,7 +718,7 @@ class Handling:
         except BaseException as other:  # the user's delay function
             self.counts.failures += len(unit.items)
             other.__context__ = error
-            self._stop_amid(slot, unit, other)
+            self._stop_amid(slot, unit, other, before=error)
             return
         if delay is None:
             await self._conclude(slot, unit, error)
@@ -831,7 +831,7 @@ class Handling:
                     return
                 if other is not error:
                     other.__context__ = error
-                self._stop_amid(slot, unit, other)
+                self._stop_amid(slot, unit, other, before=error)
                 return
         again = [isinstance(result, Redelivered) for result in results]
         self.counts.redelivered += sum(again)
@@ -872,7 +872,8 @@ class Handling:
             item.waits_since = now  # the time of its handler is no waiting
         self.queue.interrupted(unit, now)
 
-    def _stop(self, slot: Slot, unit: Unit, error: BaseException) -> None:
+    def _stop(self, slot: Slot, unit: Unit, error: BaseException, before: BaseException | None = None) -> None:
+        """End all because of this record. ``before``: the failure about which a function of the application raised ``error``."""
         first = unit.items[0]
         record = first.record
         self._report(slot, unit.items, unit.attempt, error, STOP, final=False)
@@ -882,14 +883,16 @@ class Handling:
             return  # another member has the record now, and will report what is wrong with it
         where = at_offset(record.topic, record.partition, record.offset)
         reason = shown(error, LONGEST_REASON)
+        if before is not None and before is not error:
+            reason += f", raised when the record had failed with {shown(before, LONGEST_REASON)}"
         failure = ProcessingError(f"{where} failed after attempt {unit.attempt}: {reason}", record, unit.attempt)
         failure.__cause__ = error
         self._fail(failure)
 
-    def _stop_amid(self, slot: Slot, unit: Unit, error: BaseException) -> None:
+    def _stop_amid(self, slot: Slot, unit: Unit, error: BaseException, before: BaseException | None = None) -> None:
         """End all because of this record, or with what is no failure of a record, as it is."""
         if self._is_of_record(error):
-            self._stop(slot, unit, error)
+            self._stop(slot, unit, error, before)
         else:
             self.queue.interrupted(unit, self.run.clock())
             self._fail(error)

@@ -21,7 +21,7 @@ try:
     import pyarrow as pa
 except ImportError as missing:
     raise ImportError(
-        "Arrow record batches need pyarrow, which the extra 'arrow' brings: pip install '.[arrow]' from a clone"
+        "Arrow record batches need pyarrow, which the extra 'arrow' brings: pip install '/path/to/clone[arrow]'"
     ) from missing
 
 __all__ = ["ALL_COLUMNS", "SCHEMA", "VIEW_SCHEMA", "array_of", "check_views", "record_batch", "scalar_of"]

@@ -131,7 +131,7 @@ class SignedAssertion(Assertion):
             from cryptography.exceptions import UnsupportedAlgorithm
             from cryptography.hazmat.primitives.serialization import load_pem_private_key
         except ImportError as missing:
-            how = "which the extra 'assertion' brings: pip install '.[assertion]' from a clone"
+            how = "which the extra 'assertion' brings: pip install '/path/to/clone[assertion]'"
             raise ImportError(f"{_OPTION}private_key_file: signing needs cryptography, {how}") from missing
         option = f"{_OPTION}private_key_file"
         data = _content(self.key_file, option)

@@ -49,7 +49,7 @@ def _library() -> Any:
     except ImportError as missing:
         raise ImportError(
             "sasl_mechanism='GSSAPI' needs the package gssapi, which the extra 'gssapi' brings, and libkrb5: "
-            "pip install '.[gssapi]' from a clone"
+            "pip install '/path/to/clone[gssapi]'"
         ) from missing
     return gssapi
 

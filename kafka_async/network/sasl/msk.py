@@ -64,7 +64,7 @@ def _signer(region: str, profile: str | None, role_arn: str | None, session_name
     except ImportError as missing:
         raise ImportError(
             "tokens for Amazon MSK need aws-msk-iam-sasl-signer-python, which the extra 'msk-iam' brings: "
-            "pip install '.[msk-iam]' from a clone"
+            "pip install '/path/to/clone[msk-iam]'"
         ) from missing
     if profile is not None:
         return lambda: signer.generate_auth_token_from_profile(region, profile)

@@ -49,7 +49,7 @@ def _httpx() -> ModuleType:
         import httpx
     except ImportError as missing:
         raise ImportError(
-            "tokens from an OpenID Connect provider need httpx, which the extra 'oidc' brings: pip install '.[oidc]' from a clone"
+            "tokens from an OpenID Connect provider need httpx, which the extra 'oidc' brings: pip install '/path/to/clone[oidc]'"
         ) from missing
     return httpx
 

@@ -242,6 +242,18 @@ def test_a_copy_goes_back_in_place_of_the_record_of_another_topic(brokers: Broke
     assert brokers.back(1) == [(b"mug", [("dead-letter-redrives", b"1")])]
 
 
+def test_options_that_choose_none_of_the_letters_say_how_many_there_are(brokers: Brokers) -> None:
+    for _ in range(2):
+        brokers.letter_of_broker(brokers.job(), copy=b"mug")
+
+    result = brokers.redrive("--exception", "Valueerror")
+
+    assert "2 letters could go back, and none of them were chosen by the options." in result.stderr
+    assert brokers.back(2) == []
+    assert brokers.redrive().exit_code == 0
+    assert "There is nothing to write back." in brokers.redrive().stderr
+
+
 def test_a_copy_goes_back_if_its_topic_is_gone(brokers: Brokers) -> None:
     brokers.letter_of_broker(brokers.job(), copy=b"mug")
     brokers.call(lambda cluster: cluster.delete("jobs"))

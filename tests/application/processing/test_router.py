@@ -206,6 +206,8 @@ def generator(_: Any) -> Any:
         (lambda router: router.on(retry=3), TypeError, "retry=3: expected a Retry"),
         (lambda router: router.on(value=object)(plain), TypeError, "value=<class 'object'>: expected a pydantic model"),
         (lambda router: router.on()(generator), TypeError, "generator function"),
+        (lambda router: router.on()(lambda: None), TypeError, "it cannot be called with 1 argument"),
+        (lambda router: router.default(lambda record, context, more: None), TypeError, "it cannot be called with 2 arguments"),
         (lambda router: router.default(Order), TypeError, "it is a class"),
         (lambda router: router.ignore(), TypeError, r"ignore\(\) needs a topic or a header"),
     ],
