@@ -32,6 +32,8 @@ SLOW: Final = 60.0
 """Seconds between two questions for what changes slowly: the starts of logs, and open transactions."""
 _FORGOTTEN_AFTER: Final = 60.0
 """Seconds for which a log is kept that no group has."""
+TRIES: Final = 4
+"""Searches by time for one record: where the producers' clocks disagree, more would bring nothing."""
 _MOST_WAITED: Final = 4
 """Polls in which a group waits for its turn; a coordinator that does not answer for longer is a gap."""
 SKEWED: Final = 0.5
@@ -108,6 +110,17 @@ class _Known:
         return frozenset() if self.group is None else self.group.owned
 
 
+@frozen
+class _Dated:
+    """The last look-ups by time for a group."""
+
+    offset: int | None
+    """The record's; ``None``: its leader did not answer."""
+    tries: int
+    until: float
+    """When another record may be looked up for it."""
+
+
 @define
 class _Log:
     """What is known of one log."""
@@ -116,8 +129,8 @@ class _Log:
     times: EndTimes = field(factory=EndTimes)
     start: int | None = None
     stable: int | None = None
-    dated: float = float("-inf")
-    """When the timestamps of its records were last looked up."""
+    dated: dict[str, _Dated] = field(factory=dict)
+    """What was looked up by time for which group."""
     unwanted_since: float | None = None
     """Since when no group has had it; ``None``: one has."""
 
@@ -280,32 +293,42 @@ class Book:
     def searches(self, now: float, wall_ms: float) -> dict[TopicPartition, Search]:
         """Return what to look up by time: partitions in which a group is so far behind that no sample is as old.
 
-        A partition is looked at again after ten minutes at the earliest. ``wall_ms``: the time of day, in milliseconds.
+        Of each partition one record, the oldest of those that were looked up least often. A group that stays where it is costs
+        nothing any more once the time of its record is known; one that moves is looked up again after a minute, or a tenth of
+        the record's age. ``wall_ms``: the time of day, in milliseconds.
         """
-        found: dict[TopicPartition, Search] = {}
-        for part, offset in self._behind():
+        found: dict[TopicPartition, tuple[int, int, Search]] = {}
+        for name, part, offset in self._behind():
             log = self._logs.of.get(part)
-            if log is None or (oldest := log.times.oldest) is None or offset >= oldest:
+            if log is None or (tries := _tries(now, log.dated.get(name), offset)) >= TRIES:
                 continue
-            if now - log.dated > 10 * SLOW:
-                before = found.get(part)
-                if before is None or offset < before.offset:
-                    found[part] = Search(offset, (wall_ms, oldest))
-        return found
+            if part in found and found[part][:2] <= (tries, offset):
+                continue
+            if (search := log.times.search(now, wall_ms, offset)) is not None:
+                found[part] = (tries, offset, search)
+        return {part: search for part, (_, _, search) in found.items()}
 
-    def _behind(self) -> Iterator[tuple[TopicPartition, int]]:
-        for known in self._groups.values():
+    def _behind(self) -> Iterator[tuple[str, TopicPartition, int]]:
+        for name, known in self._groups.items():
             for part, window in known.windows.items():
                 if (oldest := window.oldest) is not None and window.last is not None and window.last.waiting:
-                    yield part, oldest
+                    yield name, part, oldest
 
     def date(self, now: float, wall_ms: float, searches: Mapping[TopicPartition, Search]) -> None:
         """Take what was found by time."""
         for part, search in searches.items():
             log = self._logs.of[part]
-            log.dated = now
             for timestamp, offset in sorted(search.found, reverse=True):
                 log.times.anchor(now - max(0.0, wall_ms - timestamp) / 1000, offset)
+            log.dated = {name: dated for name, dated in log.dated.items() if name in self._groups}
+        for name, part, offset in self._behind() if searches else ():
+            if part in searches and offset == searches[part].offset:
+                dated = self._logs.of[part].dated
+                tries, age = _tries(now, dated.get(name), offset), self._logs.of[part].times.age(now, offset)
+                if not searches[part].done:
+                    dated[name] = _Dated(None, 0, now + SLOW)
+                else:  # the younger the record, the more it matters how far the group has got since
+                    dated[name] = _Dated(offset, tries + 1, now + min(SLOW, 0.1 * age.seconds if age is not None else SLOW))
 
     def reset_rates(self, now: float) -> None:
         """Count rates from now on."""
@@ -542,6 +565,15 @@ class Book:
             lost=last.lost,
             retention_in=window.retention_in(now),
         )
+
+
+def _tries(now: float, dated: _Dated | None, offset: int) -> int:
+    """Return how often the record at ``offset`` was looked up for a group; ``TRIES`` if it is not to be looked up now."""
+    if dated is None:
+        return 0
+    if dated.offset == offset:
+        return dated.tries
+    return 0 if now >= dated.until else TRIES
 
 
 def _untold(part: TopicPartition, owner: str | None) -> PartitionView:

@@ -15,6 +15,7 @@ from ...model import Node, OffsetAndTimestamp, TopicPartition
 from ...wire import MetadataResponse
 from ..admin import EARLIEST, LATEST, Admin, Group, GroupListing, batches
 from .book import SLOW, Book, Findings, Layout, Offsets
+from .times import Search
 from .views import Snapshot
 
 K = TypeVar("K")
@@ -25,6 +26,8 @@ SHARE_OF_INTERVAL: Final = 0.7
 DEADLINE: Final = 5.0
 SHORT: Final = 1.0
 """Seconds that a broker has at least, whatever the interval."""
+SEARCHES: Final = 4
+"""Records of one partition that are looked up by time in one poll, each with up to ``ROUNDS`` requests to its leader."""
 LAYOUT_EVERY: Final = 30.0
 """Seconds between two looks at where partitions are."""
 
@@ -234,8 +237,19 @@ class Survey:
     async def _date(self) -> None:
         """Look up by time what is older than all samples; a handful of requests to each leader, and mostly none."""
         now, wall_ms = self._now(), 1000 * self.wall()
-        searches = self.book.searches(now, wall_ms)
-        open_ = dict(searches)
+        failed: set[TopicPartition] = set()
+        for _ in range(SEARCHES):  # one after another: what one finds may spare the next, and a request has a partition once
+            if self._now() - now >= self.seconds:
+                break
+            searches = {part: each for part, each in self.book.searches(now, wall_ms).items() if part not in failed}
+            if not searches:
+                break
+            failed |= await self._search(searches)
+            self.book.date(now, wall_ms, searches)
+
+    async def _search(self, searches: Mapping[TopicPartition, Search]) -> set[TopicPartition]:
+        """Search, in all partitions at once. Return those whose leader did not answer."""
+        open_, failed = dict(searches), set[TopicPartition]()
         while open_:
             asked = {part: search.timestamp() for part, search in open_.items()}
             leaders = self._layout.leaders
@@ -244,12 +258,13 @@ class Survey:
             for part, timestamp in asked.items():
                 answer = answers.get(part, IllegalStateError("not asked"))
                 if isinstance(answer, KafkaError):
+                    failed.add(part)
                     del open_[part]
                     continue
                 open_[part].learn(timestamp, (answer.timestamp, answer.offset) if answer is not None else None)
                 if open_[part].done:
                     del open_[part]
-        self.book.date(now, wall_ms, searches)
+        return failed
 
     def _now(self) -> float:
         return self.admin.client.clock()

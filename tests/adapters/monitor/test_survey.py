@@ -1,7 +1,6 @@
 """Polls of a simulated cluster: how many requests they take, and what is shown if brokers, groups and topics do what they do."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from http import HTTPStatus
 from math import ceil
 from typing import Any
@@ -9,9 +8,9 @@ from typing import Any
 import anyio
 import pytest
 
-from kafka_async import OffsetAndMetadata, TopicPartition
+from kafka_async import TopicPartition
 from kafka_async.adapters.admin import Admin, Client
-from kafka_async.adapters.monitor import Book, Certainty, GroupView, Snapshot, Status, Survey
+from kafka_async.adapters.monitor import Book, Certainty, Snapshot, Status, Survey
 from kafka_async.adapters.web.messages import RefusedRequest, WebRequest
 from kafka_async.adapters.web.site import LastSeen, Site
 from kafka_async.config import ConsumerConfig
@@ -26,9 +25,9 @@ from kafka_async.wire.messages import (
     OffsetFetchResponseTopics,
 )
 from kafka_async.wire.messages.admin import ConsumerGroupDescribeResponse, DescribedConsumerGroup, ListedGroup, ListGroupsResponse
+from tests.adapters.monitor.support import INTERVAL, commit, group_of, next_poll, watching
 from tests.application.support import consumer_on, virtual
 
-INTERVAL = 5.0
 DENIED, LOADING = 30, 14
 ABOUT_GROUPS = (
     Api.LIST_GROUPS,
@@ -41,28 +40,6 @@ ABOUT_GROUPS = (
     Api.METADATA,
     Api.FIND_COORDINATOR,
 )
-
-
-@asynccontextmanager
-async def watching(cluster: FakeCluster, *names: str, **book: Any) -> AsyncIterator[Survey]:
-    config = ConsumerConfig.from_options({"bootstrap_servers": cluster.bootstrap_servers})
-    async with Client.connect(config, cluster.network) as client:
-        yield Survey(Admin(client), Book(INTERVAL, **book), names, wall=lambda: cluster.clock.date() / 1000)
-
-
-async def next_poll(survey: Survey) -> Snapshot:
-    await anyio.sleep(INTERVAL)
-    return await survey.poll()
-
-
-def group_of(snapshot: Snapshot, name: str = "g") -> GroupView:
-    found = snapshot.find(name)
-    assert found is not None
-    return found
-
-
-def commit(cluster: FakeCluster, group: str, tp: TopicPartition, offset: int) -> None:
-    cluster.groups.offsets.store(group, tp, OffsetAndMetadata(offset))
 
 
 def crowded(count: int, size: int = 3, **options: Any) -> tuple[FakeCluster, list[TopicPartition]]:
@@ -551,25 +528,6 @@ async def test_how_long_records_wait_is_right_to_an_interval() -> None:
         assert age is not None
         assert age.certainty is Certainty.SEEN
         assert age.seconds == pytest.approx(anyio.current_time() - written, abs=INTERVAL)
-
-
-@virtual
-async def test_what_waited_before_the_first_poll_is_found_by_time() -> None:
-    cluster = FakeCluster()
-    (tp,) = cluster.create_topic("t")
-    for _ in range(50):
-        cluster.produce(tp, *["x"] * 10)
-        await anyio.sleep(12)
-    commit(cluster, "g", tp, 200)  # written six minutes ago
-    async with watching(cluster) as survey:
-        age = group_of(await survey.poll()).age
-        since = anyio.current_time()
-        await next_poll(survey)
-        assert len(cluster.asked(Api.LIST_OFFSETS, since=since)) == 1  # not looked up again
-
-    assert age is not None
-    assert age.certainty is Certainty.ABOUT
-    assert age.seconds == pytest.approx(6 * 60, abs=12)
 
 
 @virtual

@@ -70,6 +70,55 @@ def test_timestamps_of_records_are_anchors_before_the_samples_and_say_so() -> No
     assert found.age(1010, 20) == Age(910.0, Certainty.OVER)
 
 
+def test_between_anchors_a_record_is_as_old_as_the_one_before_it() -> None:
+    """It may have come right after it, and nothing for hours then. A straight line made an alert silent."""
+    found = table((10_000, 1051), (10_005, 1051))
+    found.anchor(0.0, 3)
+
+    assert found.age(10_005, 1050) == Age(10_005.0, Certainty.ABOUT)
+    found.anchor(9_000.0, 1050)
+    assert found.age(10_005, 1050) == Age(1005.0, Certainty.ABOUT)
+    assert found.age(10_005, 1049) == Age(10_005.0, Certainty.ABOUT)
+
+
+def test_many_anchors_are_thinned_and_still_reach_back_to_the_first() -> None:
+    found = table((100_000, 100_000), (100_010, 100_010))
+    for number in range(0, 100_000, 20):
+        found.anchor(float(number), number)
+
+    for offset in range(0, 100_000, 1111):
+        age = found.age(100_010, offset)
+        assert age is not None
+        assert age.certainty is Certainty.ABOUT
+        assert 100_010 - offset <= age.seconds <= 100_010
+    assert found.age(100_010, -1) == Age(100_010.0, Certainty.OVER)
+    assert found.age(100_010, 100_005) == Age(5.0)
+
+
+def test_samples_do_not_push_out_what_was_looked_up() -> None:
+    found = table((1000, 500), (1005, 501))
+    for number in range(100):
+        found.anchor(float(number), number)
+    for number in range(2, 1000):
+        found.add(1000.0 + 5 * number, 500 + number)
+
+    assert [found.age(6000, number) for number in range(100)] == [Age(6000.0 - number, Certainty.ABOUT) for number in range(100)]
+
+
+def test_a_search_begins_with_what_is_known() -> None:
+    found = table((1000, 500), (1010, 510))
+    wall_ms = 5_000_000.0
+    assert found.search(1010, wall_ms, 505) is None  # seen
+    assert found.search(1010, wall_ms, 510) is None  # not there yet
+    assert found.search(1010, wall_ms, 300) == Search(300, (4_990_000.0, 500), now=wall_ms)
+
+    found.anchor(400.0, 200)
+    assert found.search(1010, wall_ms, 200) is None  # its own timestamp
+    assert found.search(1010, wall_ms, 300) == Search(300, (4_990_000.0, 500), (4_390_000.0, 200), now=wall_ms)
+    found.anchor(410.0, 320)
+    assert found.search(1010, wall_ms, 300) is None  # known to 10 s of ten minutes
+
+
 def test_a_timestamp_that_contradicts_the_samples_is_dropped() -> None:
     found = table((1000, 500), (1010, 510))
     found.anchor(1005.0, 100)  # a producer whose clock is ahead
@@ -97,6 +146,34 @@ def test_it_is_never_negative_never_no_number_and_never_smaller_for_an_older_rec
     known = [age.seconds for age in ages if age is not None]
     assert all(age >= 0 for age in known)  # a NaN is not
     assert all(older >= younger - 1e-6 for older, younger in pairwise(known))
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 10**6), st.integers(1, 50)), min_size=2, max_size=60),
+    st.lists(st.integers(0, 3000), min_size=1, max_size=6),
+)
+def test_what_is_looked_up_is_never_less_than_the_record_s_own_timestamp_says(
+    steps: list[tuple[int, int]], wanted: list[int]
+) -> None:
+    """Whatever pauses there were, and whichever records were looked up before."""
+    wall_ms, appended = 0.0, list[float]()
+    for milliseconds, records in steps:
+        wall_ms += milliseconds
+        appended += [wall_ms] * records
+    log = [(time, offset) for offset, time in enumerate(appended)]
+    wall_ms += 1000
+    found = table((0.0, len(log)))
+    for each in wanted:
+        search = found.search(0.0, wall_ms, each % len(log))
+        if search is not None:
+            run(search, log)
+            for time, offset in sorted(search.found, reverse=True):
+                found.anchor((time - wall_ms) / 1000, offset)
+    for time, offset in log:
+        age = found.age(0.0, offset)
+        assert age is not None
+        if age.certainty is Certainty.ABOUT:
+            assert age.seconds >= (wall_ms - time) / 1000 - 0.002  # timestamps are whole milliseconds
 
 
 @given(growth)
