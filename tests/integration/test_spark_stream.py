@@ -244,7 +244,7 @@ def test_sparks_own_connector_passes_over_what_is_kept_of_missing_partitions(job
     kept = job.checkpoint / "offsets" / "0"
     *head, end = kept.read_text().splitlines()
     kept.write_text("\n".join((*head, json.dumps(json.loads(end) | {f"__away__/{topic}:{UUID(int=7)}/1=5": {}}))))
-    kept.with_name(".0.crc").unlink()
+    kept.with_name(".0.crc").unlink(missing_ok=True)  # there is none unless the session writes checksums
     job.cluster.produce(topic, 5, start=10)
     job.run(kind=JVM, **wanted)
     assert job.sink.places == places(topic, p0=15)
