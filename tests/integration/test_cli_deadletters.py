@@ -104,7 +104,7 @@ async def test_letters_go_back_once_by_choice_and_then_the_rest(kafka44: KafkaCl
     assert "Wrote 2 letters back." in said
     assert [row["reason"] for row in await asyncio.to_thread(show, kafka44, letters)] == ["broken"]
     again, said = await asyncio.to_thread(redrive, kafka44, letters, "--reason", "no ", "--execute")
-    assert (again, said) == ([], "There is nothing to write back.\n")
+    assert (again, said) == ([], "The options choose no letter; 1 letter could go back.\n")
 
     done, _ = await asyncio.to_thread(redrive, kafka44, letters, "--execute")
     assert [(row["exception"], row["written"]) for row in done] == [("kafka_async.Reject", 1)]

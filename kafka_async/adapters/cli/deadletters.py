@@ -710,7 +710,7 @@ def summary(wanted: Redrive, outcome: RedriveOutcome) -> str:
     if not planned:
         said = "There is nothing to write back."
         if others := outcome.plan.others:
-            said = f"{_letters(others)} could go back, and none of them {'was' if others == 1 else 'were'} chosen by the options."
+            said = f"The options choose no letter; {_letters(others)} could go back."
     elif wanted.library is None:
         said = f"Dry run: nothing was written. --execute writes {_letters(planned)} back."
     elif done < planned:

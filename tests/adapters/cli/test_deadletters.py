@@ -248,7 +248,7 @@ def test_options_that_choose_none_of_the_letters_say_how_many_there_are(brokers:
 
     result = brokers.redrive("--exception", "Valueerror")
 
-    assert "2 letters could go back, and none of them were chosen by the options." in result.stderr
+    assert "The options choose no letter; 2 letters could go back." in result.stderr
     assert brokers.back(2) == []
     assert brokers.redrive().exit_code == 0
     assert "There is nothing to write back." in brokers.redrive().stderr
