@@ -67,36 +67,26 @@ def why_never(function: Callable[..., Any]) -> str | None:
     return None
 
 
-def check_work(function: Any, name: str, expected: str) -> None:
-    """Raise ``TypeError`` unless this is a function, plain or async, that does some work when it is called."""
+def check_handler(handler: Any, expected: str) -> None:
+    """As ``check_work``, of a function that is called with one argument, or with a context as well (see ``takes_context``)."""
+    check_work(handler, "handler", expected, 2 if callable(handler) and takes_context(handler) else 1)
+
+
+def check_work(function: Any, name: str, expected: str, arguments: int) -> None:
+    """Raise ``TypeError`` unless this is a function of so many arguments, plain or async, that does some work when it is called."""
     _check(function, name, expected)
     if inspect.isclass(function):
         why = "it is a class, and calling it would only make an object: give an instance or a method"
         raise TypeError(f"{name}={function!r}: {why}; expected {expected}")
+    _check_arguments(function, name, expected, arguments)
 
 
-def check_arguments(function: Any, name: str, count: int, expected: str) -> None:
-    """Raise ``TypeError`` if each call of the function with so many arguments would fail.
-
-    Else every record would fail by it, one after the other, and become a dead letter.
-    """
-    try:
-        # Not of what a decorator wraps: what is called is the decorator's function.
-        signature = inspect.signature(function, follow_wrapped=False)
-    except (TypeError, ValueError):  # a built-in without a signature
-        return
-    try:
-        signature.bind(*range(count))
-    except TypeError as error:
-        given = "1 argument" if count == 1 else f"{count} arguments"
-        raise TypeError(f"{name}={function!r}: it cannot be called with {given} ({error}); expected {expected}") from None
-
-
-def check_plain(function: Any, name: str, expected: str) -> None:
-    """Raise ``TypeError`` unless this is a function that returns a value, with nothing to await."""
+def check_plain(function: Any, name: str, expected: str, arguments: int) -> None:
+    """Raise ``TypeError`` unless this is a function of so many arguments that returns a value, with nothing to await."""
     _check(function, name, expected)
     if is_async(function):
         raise TypeError(f"{name}={function!r}: it is async, but its result is needed at once; expected {expected}")
+    _check_arguments(function, name, expected, arguments)
 
 
 def _check(function: Any, name: str, expected: str) -> None:
@@ -104,6 +94,20 @@ def _check(function: Any, name: str, expected: str) -> None:
         raise TypeError(f"{name}={function!r}: expected {expected}")
     if (why := why_never(function)) is not None:
         raise TypeError(f"{name}={function!r}: {why}; expected {expected}")
+
+
+def _check_arguments(function: Any, name: str, expected: str, arguments: int) -> None:
+    """If each call would fail, so would each record, one after the other, and become a dead letter."""
+    try:
+        # Not of what a decorator wraps: what is called is the decorator's function.
+        signature = inspect.signature(function, follow_wrapped=False)
+    except (TypeError, ValueError):  # a built-in without a signature
+        return
+    try:
+        signature.bind(*range(arguments))
+    except TypeError as error:
+        given = "1 argument" if arguments == 1 else f"{arguments} arguments"
+        raise TypeError(f"{name}={function!r}: it cannot be called with {given} ({error}); expected {expected}") from None
 
 
 def returned(result: Any, by: str) -> Any:

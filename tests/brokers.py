@@ -42,6 +42,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package
 )
 
 from . import storage
+from .cache import cache
 
 CURRENT: Final = "4.4.0"
 """The newest Kafka that the tests run against."""
@@ -106,14 +107,13 @@ def jars(version: str) -> Path:
 
 def maven_jars(name: str, pom: str, version: str) -> Path:
     """Return the directory of the cache, called ``name``, with the jars that ``pom`` depends on in ``version``. See ``jars``."""
-    cache = Path(os.environ.get("KAFKA_ASYNC_CACHE") or Path.home() / ".cache" / "kafka_async")
-    cache.mkdir(parents=True, exist_ok=True)
-    target = cache / f"{name}-{zlib.crc32(pom.encode()):08x}"  # another list of jars is another directory
+    folder = cache()
+    target = folder / f"{name}-{zlib.crc32(pom.encode()):08x}"  # another list of jars is another directory
     # One lock for all, since they share Maven's own repository, which is not made for several writers.
-    with (cache / "maven.lock").open("w") as lock:
+    with (folder / "maven.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not target.is_dir():
-            with tempfile.TemporaryDirectory(dir=cache) as work:
+            with tempfile.TemporaryDirectory(dir=folder) as work:
                 (Path(work) / "pom.xml").write_text(pom.format(version=version))
                 command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=libs"]
                 done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)  # noqa: S603  # fixed words

@@ -22,6 +22,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from .cache import cache
+
 _ROOT: Final = Path(__file__).parents[1]
 _JAVA: Final = "JDK_JAVA_OPTIONS"
 _QUIET: Final = "-Xlog:cds=off,cds+dynamic=off"
@@ -35,7 +37,7 @@ class SparkHomeError(RuntimeError):
 def spark_home() -> Path:
     """Return a Spark home with the installed PySpark, whose Python modules have bytecode."""
     installed = installed_home()
-    home = _cache() / f"spark-home-{zlib.crc32(str(installed).encode()):08x}"
+    home = cache() / f"spark-home-{zlib.crc32(str(installed).encode()):08x}"
     with (home.parent / "spark.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for other in home.parent.glob("spark-home-*"):
@@ -63,12 +65,6 @@ def installed_home() -> Path:
     if found is None or found.origin is None:
         raise SparkHomeError("PySpark is not installed: pip install '.[spark]'")
     return Path(found.origin).parent
-
-
-def _cache() -> Path:
-    cache = Path(os.environ.get("KAFKA_ASYNC_CACHE") or Path.home() / ".cache" / "kafka_async")
-    cache.mkdir(parents=True, exist_ok=True)
-    return cache
 
 
 def _link(home: Path, installed: Path) -> None:

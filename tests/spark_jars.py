@@ -7,12 +7,13 @@ all the rest comes with PySpark.
 """
 
 import fcntl
-import os
 import subprocess
 import tempfile
 import zlib
 from pathlib import Path
 from typing import Final
+
+from .cache import cache
 
 _JARS: Final = (
     ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0"),
@@ -35,20 +36,19 @@ class ConnectorMissingError(RuntimeError):
 
 def jvm_connector() -> str:
     """Return the connector's jars as ``spark.jars`` wants them, downloading them once. Raises ``ConnectorMissingError``."""
-    cache = Path(os.environ.get("KAFKA_ASYNC_CACHE") or Path.home() / ".cache" / "kafka_async")
-    cache.mkdir(parents=True, exist_ok=True)
+    folder = cache()
     pom = _POM.format("".join(_ITEM.format(*jar) for jar in _JARS))
-    target = cache / f"spark-{zlib.crc32(pom.encode()):08x}"  # another list of jars is another folder
-    with (cache / "spark.lock").open("w") as lock:
+    target = folder / f"spark-{zlib.crc32(pom.encode()):08x}"  # another list of jars is another folder
+    with (folder / "spark.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not target.is_dir():
-            _fetch(pom, cache, target)
+            _fetch(pom, folder, target)
     return ",".join(str(jar) for jar in sorted(target.glob("*.jar")))
 
 
-def _fetch(pom: str, cache: Path, target: Path) -> None:
+def _fetch(pom: str, folder: Path, target: Path) -> None:
     """Have Maven copy the jars to a folder of their own, which then gets its name in one step."""
-    with tempfile.TemporaryDirectory(dir=cache) as work:
+    with tempfile.TemporaryDirectory(dir=folder) as work:
         (Path(work) / "pom.xml").write_text(pom)
         command = ["mvn", "-q", "-B", "dependency:copy"]
         done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)  # noqa: S603  # fixed words

@@ -26,7 +26,7 @@ from ..application.arguments import subscribed_topics
 from ..application.processing.redelivery import TOPIC, Redelivered
 from ..application.processing.retry import Reject
 from ..application.processing.threads import Threads
-from ..functions import check_arguments, check_work, finished, is_async
+from ..functions import check_work, finished, is_async
 from ..lazy import public_name
 from ..model import at_offset, last_header
 from .publishing import Headers, Publisher, Record, check_bytes, is_too_large, traced
@@ -92,8 +92,7 @@ class RetryTopics:
         if isinstance(then, str) and then not in ("stop", "skip"):
             raise ValueError(f"then={then!r}: expected {expected}")
         if not isinstance(then, str):
-            check_work(then, "then", expected)
-            check_arguments(then, "then", 3, expected)
+            check_work(then, "then", expected, 3)
         self._then = then
         self._publisher = Publisher(producer, "retry record", group=group, patience_ms=patience_ms)
         self._group = None if group is None else _checked_group(group)

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from ..config import ConsumerConfig
 from ..errors import LONGEST_REASON, DeserializationError, IllegalStateError, shown
-from ..functions import awaited, check_arguments, check_work, close, finished, why_never
+from ..functions import awaited, check_work, close, finished, why_never
 from ..model import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from ..values import define, evolve, frozen
 
@@ -58,8 +58,7 @@ def check_listener(listener: Any) -> None:
     if not isinstance(listener, ConsumerRebalanceListener):
         raise TypeError(f"listener={shown(listener)}: expected a ConsumerRebalanceListener")
     for name in LISTENER_METHODS:
-        check_work(getattr(listener, name), f"listener.{name}", "a method, plain or async")
-        check_arguments(getattr(listener, name), f"listener.{name}", 1, "a method that takes a set of partitions")
+        check_work(getattr(listener, name), f"listener.{name}", "a method that takes a set of partitions, plain or async", 1)
 
 
 def check_callbacks(config: ConsumerConfig) -> None:

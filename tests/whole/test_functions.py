@@ -11,7 +11,7 @@ import pytest
 
 from kafka_async import ConsumerRebalanceListener, KafkaConsumer
 from kafka_async.errors import DeserializationError
-from kafka_async.functions import check_arguments, check_plain, check_work, finished, is_async, returned, why_never
+from kafka_async.functions import check_plain, check_work, finished, is_async, returned, why_never
 
 from ..application.support import consumer_on, filled, read_values, virtual
 
@@ -39,12 +39,12 @@ def test_nothing_is_said_against_functions_that_run(function: Callable[..., Any]
 
 
 def test_what_is_checked_depends_on_what_the_function_is_for() -> None:
-    check_work(_coroutine, "handler", "a function")
-    check_plain(int, "order", "a function")
+    check_work(_coroutine, "handler", "a function", 1)
+    check_plain(int, "order", "a function", 1)
     assert is_async(functools.partial(_coroutine, 1))
     for check, function in ((check_plain, _coroutine), (check_work, int), (check_work, 5), (check_plain, _generator)):
         with pytest.raises(TypeError, match=r"name=.*expected a function"):
-            check(function, "name", "a function")
+            check(function, "name", "a function", 1)
 
 
 class Method:
@@ -60,13 +60,13 @@ def _decorated() -> Callable[..., Any]:
 
 @pytest.mark.parametrize("function", [print, max, [].append, Method(), _driving, _decorated(), lambda *all_: None])
 def test_functions_that_can_be_called_are_taken(function: Callable[..., Any]) -> None:
-    check_arguments(function, "handler", 1, "a function of a record")
+    check_work(function, "handler", "a function of a record", 1)
 
 
 @pytest.mark.parametrize(("function", "count"), [(_decorated(), 2), (Method(), 3), (lambda *, record: None, 1), (lambda: None, 1)])
 def test_functions_that_no_call_can_reach_are_refused(function: Callable[..., Any], count: int) -> None:
     with pytest.raises(TypeError, match=r"handler=.*: it cannot be called with .*; expected a function of a record"):
-        check_arguments(function, "handler", count, "a function of a record")
+        check_work(function, "handler", "a function of a record", count)
 
 
 @pytest.mark.parametrize("result", [None, 0, "", [_coroutine], {"a": 1}, object(), map(str, [1]), OSError()])

@@ -119,11 +119,12 @@ class EndTimes:
         if not self._points or offset >= self._points[-1].end:
             return None
         before, after = self._around(offset)
+        if before is not None and before.seen and after.seen:
+            return None
         newest = (wall_ms - 1000 * (now - after.time), after.end)
-        if before is None:
-            return Search(offset, newest, now=wall_ms)
-        found = Search(offset, newest, (wall_ms - 1000 * (now - before.time), before.end), now=wall_ms)
-        return None if (before.seen and after.seen) or found.done else found
+        oldest = None if before is None else (wall_ms - 1000 * (now - before.time), before.end)
+        found = Search(offset, newest, oldest, now=wall_ms)
+        return None if found.done else found
 
     def _around(self, offset: int) -> tuple[_Point | None, _Point]:
         """Return what is known before and after the record at ``offset``, which is in the log, was appended."""

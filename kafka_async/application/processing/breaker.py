@@ -75,7 +75,7 @@ def _in_a_row(value: Any) -> int | None:
 
 def _probe_after(value: Any) -> Delay:
     if callable(value):
-        check_plain(value, "probe_after", "seconds, or a function of how often it has opened and the exception")
+        check_plain(value, "probe_after", "seconds, or a function of how often it has opened and the exception", 2)
     else:
         _seconds(value)
     delay: Delay = value

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 from ...config import ConsumerConfig
 from ...config.spelling import did_you_mean
-from ...functions import check_arguments, check_plain, check_work, takes_context
+from ...functions import check_handler, check_plain, check_work
 from ...model import ConsumerRecord
 from ...values import evolve, frozen
 from .breaker import Breaker
@@ -186,9 +186,7 @@ def checked(
         raise TypeError(f"unknown option of process: {name!r}{did_you_mean(name, DEFAULTS)}")
     router = handler if isinstance(handler, Router) else None
     if not isinstance(handler, Router):
-        check_work(handler, "handler", "a function of a record, or a Router")
-        expected = f"a function of {'a record' if batch is None else 'a list of records'}, or of it and a context"
-        check_arguments(handler, "handler", 2 if takes_context(handler) else 1, expected)
+        check_handler(handler, f"a function of {'a record' if batch is None else 'a list of records'}, or a Router")
     elif batch is not None:
         raise ValueError(f"batch={batch!r}: a router takes records one by one")
     if not isinstance(retry, Retry):
@@ -199,9 +197,7 @@ def checked(
     if tracing is not None and (isinstance(tracing, type) or not is_able):
         raise TypeError(f"tracing={tracing!r}: expected kafka_async.adapters.tracing.Tracing()")
     if not_before is not None:
-        expected = "a function of a record that returns milliseconds since the epoch, or None"
-        check_plain(not_before, "not_before", expected)
-        check_arguments(not_before, "not_before", 1, expected)
+        check_plain(not_before, "not_before", "a function of a record that returns milliseconds since the epoch, or None", 1)
     if linger_ms and batch is None:
         raise ValueError(f"linger_ms={linger_ms!r}: only batches wait for more records; give batch as well")
     return ProcessSettings(
@@ -257,8 +253,7 @@ def _reaction(on_failure: Any, *, shared: bool) -> Reaction:
     if isinstance(on_failure, str) and on_failure not in words:
         raise ValueError(f"on_failure={on_failure!r}: expected {expected}")
     if not isinstance(on_failure, str):
-        check_work(on_failure, "on_failure", expected)
-        check_arguments(on_failure, "on_failure", 3, expected)
+        check_work(on_failure, "on_failure", expected, 3)
     reaction: Reaction = on_failure
     return reaction
 
@@ -274,7 +269,6 @@ def _lanes(order: Any) -> Callable[[Record], Hashable] | None:
     expected = '"key", "partition", "none" or a function of a record'
     if isinstance(order, str):
         raise ValueError(f"order={order!r}: expected {expected}")
-    check_plain(order, "order", expected)
-    check_arguments(order, "order", 1, expected)
+    check_plain(order, "order", expected, 1)
     lane_of: Callable[[Record], Hashable] = order
     return lane_of

@@ -9,7 +9,7 @@ from random import random as _random
 from typing import Any, Final
 
 from ...errors import InvalidValue, NoRoute
-from ...functions import check_arguments, check_plain, finished, returned
+from ...functions import check_plain, finished, returned
 from ...values import field, frozen
 
 _MOST_DOUBLINGS: Final = 64
@@ -162,9 +162,7 @@ def _attempts(value: int) -> int:
 def _delay(value: Delay) -> Delay:
     if not callable(value):
         return _number(value, "delay")
-    expected = "seconds, or a function of attempts and exception that returns them"
-    check_plain(value, "delay", expected)
-    check_arguments(value, "delay", 2, expected)
+    check_plain(value, "delay", "seconds, or a function of attempts and exception that returns them", 2)
     return value
 
 

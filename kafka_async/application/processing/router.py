@@ -10,7 +10,7 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload
 
 from ...errors import LONGEST_REASON, InvalidValue, NoRoute, shown
-from ...functions import check_arguments, check_work, is_async, takes_context
+from ...functions import check_handler, is_async, takes_context
 from ...model import ConsumerRecord, at_offset, last_header
 from ...values import define, field, frozen
 from .redelivery import origin_of
@@ -189,8 +189,7 @@ class Router:
         topics, wanted = _topics(topic), _header(header)
 
         def register(handler: H) -> H:
-            check_work(handler, "handler", "a function of a value")
-            check_arguments(handler, "handler", 2 if takes_context(handler) else 1, "a function of a value, or of it and a context")
+            check_handler(handler, "a function of a value, or of it and a context")
             self._add(Route(topics, wanted, handler, typed, value, concurrency, retry, takes_context(handler)))
             return handler
 
@@ -201,8 +200,7 @@ class Router:
 
         Raises ``ValueError`` if there is one already.
         """
-        check_work(handler, "handler", "a function of a record")
-        check_arguments(handler, "handler", 2 if takes_context(handler) else 1, "a function of a record, or of it and a context")
+        check_handler(handler, "a function of a record, or of it and a context")
         if self._last is not None:
             raise ValueError(f"default: {self._last.name} is the default already, and there is one")
         self._last = Route(None, None, handler, None, None, None, None, takes_context(handler))

@@ -48,7 +48,7 @@ def typed_value(kind: Any) -> TypedValue:
         return TypedValue(_by_what_is_installed(inner), optional)
     if inner is None or isclass(inner):
         raise TypeError(f"value={kind!r}: expected {EXPECTED}")
-    check_plain(inner, "value", EXPECTED)
+    check_plain(inner, "value", EXPECTED, 1)
 
     def decode(data: bytes) -> Any:
         return returned(inner(data), "value")

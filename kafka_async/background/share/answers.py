@@ -394,9 +394,7 @@ class ShareAnswers:
                 self.placement.broker(held.node_id).acknowledgements.renewed(partition, renewed)
             deadline = portion.sent_at + self.locks.duration
             self.exchange.report(Renewed(partition, tuple((lock.number, offset) for offset, lock in renewed.items()), deadline))
-            # Elsewhere, or once the new time is over too, there is no such lock, and a release would spoil other acknowledgements.
-            remains = held is not None and (held.topic_id, held.node_id) == (portion.topic_id, portion.sent_to) and now < deadline
-            if held is not None and remains and len(locks) < len(portion.entries):
+            if held is not None and now < deadline and len(locks) < len(portion.entries):  # else those locks have ended, too
                 self._release_late(portion, held, now)
         else:
             for offset, lock in locks.items():
@@ -408,6 +406,8 @@ class ShareAnswers:
 
         The broker would keep them for as long as a lock lasts, and give the records to nobody.
         """
+        if (held.topic_id, held.node_id) != (portion.topic_id, portion.sent_to):
+            return  # there are no such locks there, and a release would spoil other acknowledgements
         late: dict[int, Entry] = {}
         for offset, (_, lock) in portion.entries.items():
             if lock is None or lock.deadline > now:

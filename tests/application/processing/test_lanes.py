@@ -5,6 +5,8 @@ from time import perf_counter
 import pytest
 
 from kafka_async import TopicPartition
+from kafka_async.application.processing.items import Pack
+from kafka_async.application.processing.work import Work
 
 from .support import BY_KEY, BY_PARTITION, OTHER, TP, packs, record, records, started, work
 
@@ -201,17 +203,22 @@ def test_a_batch_that_is_tried_again_is_without_the_records_of_a_paused_partitio
     assert sorted(offset for batch in packs(some) for offset in batch) == sorted({0, 1, 5} - {n for each in left for n in each})
 
 
+def pack_of_two_partitions() -> tuple[Work, Pack]:
+    some = work(batch=3)
+    some.receive(TP, records([0]), 0.0)
+    some.receive(OTHER, records([5], partition=OTHER), 0.0)
+    pack = some.take_pack()
+    assert pack is not None
+    return some, pack
+
+
 @pytest.mark.parametrize(("first", "resumed", "left"), [
     ([TP, OTHER], OTHER, [[5]]), ([TP, OTHER], TP, [[0]]), ([TP], TP, [[0]]), ([OTHER], OTHER, [[5]]),
 ])  # fmt: skip
 def test_a_batch_that_waits_while_all_its_partitions_are_paused_goes_on_with_the_first_that_is_resumed(
     first: list[TopicPartition], resumed: TopicPartition, left: list[list[int]]
 ) -> None:
-    some = work(batch=3)
-    some.receive(TP, records([0]), 0.0)
-    some.receive(OTHER, records([5], partition=OTHER), 0.0)
-    pack = some.take_pack()
-    assert pack is not None
+    some, pack = pack_of_two_partitions()
     some.retry(pack, 1.0, 0.0)
     some.suspend(first)
     some.expire(1.0)
@@ -224,11 +231,7 @@ def test_a_batch_that_waits_while_all_its_partitions_are_paused_goes_on_with_the
 
 @pytest.mark.parametrize(("leaves", "stays"), [(TP, OTHER), (OTHER, TP)])
 def test_a_batch_of_a_partition_that_has_left_waits_in_one_that_stays(leaves: TopicPartition, stays: TopicPartition) -> None:
-    some = work(batch=3)
-    some.receive(TP, records([0]), 0.0)
-    some.receive(OTHER, records([5], partition=OTHER), 0.0)
-    pack = some.take_pack()
-    assert pack is not None
+    some, pack = pack_of_two_partitions()
     some.retry(pack, 0.0, 0.0)
     some.forget([leaves])
     some.suspend([stays])

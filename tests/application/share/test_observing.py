@@ -66,6 +66,14 @@ def seen(consumer: ShareConsumer[Any, Any]) -> tuple[bool, float, list[str]]:
     return consumer.ready, stopped, sorted(map(str, consumer.statistics().problems))
 
 
+async def read(consumer: ShareConsumer[Any, Any], seconds: float) -> None:
+    """Read for so long, whatever is raised meanwhile."""
+    with anyio.move_on_after(seconds):
+        while True:
+            with suppress(KafkaError):
+                await consumer.getone()
+
+
 @pytest.mark.parametrize("error", [KafkaStorageError, UnknownError, CorruptRecordException])
 @on_both
 def test_a_partition_that_cannot_be_read_is_seen_while_it_lasts(run: Run, error: type[BrokerResponseError]) -> None:
@@ -73,21 +81,14 @@ def test_a_partition_that_cannot_be_read_is_seen_while_it_lasts(run: Run, error:
         cluster = Cluster()
         cluster.topic("jobs", partitions=2)
         async with ShareConsumer[Any, Any]("jobs", group_id="workers", **cluster.options()) as consumer:
-
-            async def read(seconds: float) -> None:
-                with anyio.move_on_after(seconds):
-                    while True:
-                        with suppress(KafkaError):
-                            await consumer.getone()
-
             with cluster.failing(Api.SHARE_FETCH, error, None):
-                await read(1)
+                await read(consumer, 1)
                 is_refusal = error is CorruptRecordException  # what may be an election is not shown before one is over
                 assert seen(consumer) == ((False, 2, ["jobs-0", "jobs-1"]) if is_refusal else (True, 0, []))
-                await read(5)
+                await read(consumer, 5)
                 assert seen(consumer) == (False, 2, ["jobs-0", "jobs-1"])
                 assert "jobs-1: " in consumer.statistics().problems[TopicPartition("jobs", 1)]
-            await read(5)
+            await read(consumer, 5)
             assert seen(consumer) == (True, 0, [])
         assert seen(consumer) == (False, 0, [])
 
@@ -102,27 +103,20 @@ def test_a_partition_without_a_leader_is_seen_until_it_has_one(run: Run, fails_f
         cluster.topic("jobs", partitions=2, replicas=1)
         cluster.move_coordinator("workers", 0)
         async with ShareConsumer[Any, Any]("jobs", group_id="workers", **cluster.options()) as consumer:
-
-            async def read(seconds: float) -> None:
-                with anyio.move_on_after(seconds):
-                    while True:
-                        with suppress(KafkaError):
-                            await consumer.getone()
-
-            await read(1)
+            await read(consumer, 1)
             if fails_first:
                 with cluster.failing(Api.SHARE_FETCH, KafkaStorageError, None):
-                    await read(5)
+                    await read(consumer, 5)
                 assert seen(consumer) == (False, 2, ["jobs-0", "jobs-1"])
             cluster.stop(1)
-            await read(20)
+            await read(consumer, 20)
             assert seen(consumer) == (False, 1, ["jobs-1"])
             assert "replicas are on brokers 1" in consumer.statistics().problems[TopicPartition("jobs", 1)]
             cluster.start(1)
-            await read(5)
+            await read(consumer, 5)
             assert seen(consumer) == (True, 0, [])
             cluster.stop(1)
-            await read(20)
+            await read(consumer, 20)
             assert seen(consumer) == (False, 1, ["jobs-1"])
         assert seen(consumer) == (False, 0, [])
 

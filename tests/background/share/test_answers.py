@@ -277,27 +277,28 @@ def test_a_record_that_comes_again_to_the_same_member_is_another_one() -> None:
     assert settled == Settled(TP, again.number, (0,), ACCEPT, None)
 
 
-def test_a_renewal_is_counted_from_when_it_was_asked_for() -> None:
+def renewing(count: int = 1) -> tuple[World, Delivery]:
+    """Return a world with records that the application has, whose locks are being renewed since 15 s."""
     world = World()
-    delivery = world.delivered(1)
-    world.exchange.order(Hold(TP, delivery.number, 0))
+    delivery = world.delivered(count)
+    for offset in range(count):
+        world.exchange.order(Hold(TP, delivery.number, offset))
     world.poll(0.0)
     if world.waiting(ShareFetchRequest):
         world.answer(ShareFetchRequest, fetched(), 0.1)
     world.poll(15.0)
+    return world, delivery
+
+
+def test_a_renewal_is_counted_from_when_it_was_asked_for() -> None:
+    world, _ = renewing()
     world.answer(ShareAcknowledgeRequest, acknowledged(), 20.0)
     renewed = [report for report in world.reports() if isinstance(report, Renewed)]
     assert [report.deadline for report in renewed] == [15.0 + LOCK]
 
 
 def test_a_lock_that_ended_before_the_answer_is_not_renewed() -> None:
-    world = World()
-    delivery = world.delivered(1)
-    world.exchange.order(Hold(TP, delivery.number, 0))
-    world.poll(0.0)
-    if world.waiting(ShareFetchRequest):
-        world.answer(ShareFetchRequest, fetched(), 0.1)
-    world.poll(15.0)
+    world, _ = renewing()
     world.answer(ShareAcknowledgeRequest, acknowledged(), 31.0)
     assert not [locks for report in world.reports() if isinstance(report, Renewed) for locks in report.locks]
     flush(world)
@@ -309,12 +310,7 @@ def test_a_lock_that_ended_before_the_answer_is_not_renewed() -> None:
 
 def test_a_lock_that_was_renewed_too_late_is_not_released_after_the_end_of_the_new_time() -> None:
     """A broker refuses all the acknowledgements of a partition if one lock has ended."""
-    world = World()
-    delivery = world.delivered(1)
-    world.exchange.order(Hold(TP, delivery.number, 0))
-    world.poll(0.0)
-    world.answer(ShareFetchRequest, fetched(), 0.1)
-    world.poll(15.0)
+    world, _ = renewing()
     world.answer(ShareAcknowledgeRequest, acknowledged(), 15.0 + LOCK)
     call = flush(world)
     world.poll(15.0 + LOCK)
@@ -323,12 +319,7 @@ def test_a_lock_that_was_renewed_too_late_is_not_released_after_the_end_of_the_n
 
 
 def test_a_record_that_was_accepted_before_its_lock_was_renewed_too_late_is_not_released() -> None:
-    world = World()
-    delivery = world.delivered(1)
-    world.exchange.order(Hold(TP, delivery.number, 0))
-    world.poll(0.0)
-    world.answer(ShareFetchRequest, fetched(), 0.1)
-    world.poll(15.0)
+    world, delivery = renewing()
     assert acknowledgement(world).is_renew_ack
     accept(world, delivery, 0)
     world.poll(16.0)
@@ -340,14 +331,7 @@ def test_a_record_that_was_accepted_before_its_lock_was_renewed_too_late_is_not_
 
 
 def test_a_record_that_is_accepted_while_its_lock_is_being_renewed_has_the_new_time() -> None:
-    world = World()
-    delivery = world.delivered(2)
-    for offset in (0, 1):
-        world.exchange.order(Hold(TP, delivery.number, offset))
-    world.poll(0.0)
-    if world.waiting(ShareFetchRequest):
-        world.answer(ShareFetchRequest, fetched(), 0.1)
-    world.poll(15.0)
+    world, delivery = renewing(2)
     assert acknowledgement(world).is_renew_ack
     accept(world, delivery, 0)
     world.poll(16.0)
