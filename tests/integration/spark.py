@@ -33,6 +33,9 @@ _SETTINGS: Final[Mapping[str, str]] = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     "spark.executorEnv.PYTHONPATH": _ROOT,
+    # Python workers are forked from a process that has imported what they need, as the page for Spark advises. Programs that tests
+    # start as processes of their own do without.
+    "spark.python.daemon.module": "kafka_async.adapters.spark.daemon",
     "spark.log.level": "OFF",
     # Without a checksum beside each file of a checkpoint: Hadoop starts a process, chmod, for each file that it writes.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",

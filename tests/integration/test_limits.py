@@ -11,7 +11,7 @@ from kafka_async import Breaker, ShareConsumer
 from kafka_async.errors import TooManyFailuresError
 from tests.brokers import KafkaCluster
 
-from .groups import both, new_group
+from .groups import both, both_at_once, new_group
 from .share import from_the_start
 from .test_caller_iteration import both_backgrounds
 from .tools import new_topic, until
@@ -46,7 +46,7 @@ async def produce(cluster: KafkaCluster, topic: str, count: int, per_second: int
             await asyncio.sleep(1 / per_second)
 
 
-@both
+@both_at_once
 @both_backgrounds
 async def test_an_outage_of_what_handlers_need(kafka44: KafkaCluster, protocol: str, background: str) -> None:
     topic, needed, count = new_topic(kafka44, 4), Dependency(), 3000

@@ -12,6 +12,7 @@ import pytest
 from tests.brokers import KafkaCluster
 
 from .groups import SESSION_MS, both_at_once, new_group
+from .test_caller_iteration import both_backgrounds_at_once
 from .tools import new_topic, until
 
 pytestmark = pytest.mark.brokers
@@ -39,7 +40,7 @@ async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
 
 
 @both_at_once
-@pytest.mark.parametrize("background", ["task", "thread"])
+@both_backgrounds_at_once
 async def test_nothing_is_lost_or_given_up_while_a_service_is_down(
     kafka44: KafkaCluster, tmp_path: Path, background: str, protocol: str
 ) -> None:

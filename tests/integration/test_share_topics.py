@@ -12,7 +12,7 @@ from kafka_async.application.share.consumer import ShareConsumer
 from tests.brokers import CURRENT, PREVIOUS, KafkaCluster
 
 from .share import from_the_start, share_properties
-from .tools import until
+from .tools import at_once, until
 
 pytestmark = pytest.mark.brokers
 
@@ -24,7 +24,7 @@ def brokers(request: pytest.FixtureRequest, real_brokers: None) -> Iterator[Kafk
         yield cluster
 
 
-@pytest.mark.parametrize("way", ["iterating", "process"])
+@at_once("way", ["iterating", "process"])
 async def test_a_topic_that_is_deleted_stops_the_jobs_of_no_other(brokers: KafkaCluster, way: str) -> None:
     name = uuid4().hex[:8]
     kept, doomed = brokers.create_topic(f"kept-{name}", 2), brokers.create_topic(f"doomed-{name}", 2)

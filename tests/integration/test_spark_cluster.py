@@ -173,7 +173,10 @@ def said(log: Path, pattern: str) -> str:
     raise TimeoutError(f"{log.name} did not say {pattern!r}:\n{log.read_text(errors='replace')[-2000:]}")
 
 
-@pytest.mark.parametrize("kind", ["local-cluster", "standalone"])
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param("local-cluster", marks=pytest.mark.apart), "standalone"],  # the second is a cluster as people run it
+)
 def test_a_job_runs_on_executors_that_got_the_package_and_no_one_sees_a_secret(
     request: pytest.FixtureRequest, kafka44: KafkaCluster, archive: Path, tmp_path: Path, kind: str
 ) -> None:

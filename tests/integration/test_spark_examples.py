@@ -44,6 +44,7 @@ def test_the_pipeline_of_spark_has_each_order_in_both_results(
     assert sorted(found) == sorted((*key, *sums) for key, sums in revenue.items())
 
 
+@pytest.mark.apart  # test_examples.py runs it against the cluster in memory, and the pipeline above runs on this one
 def test_the_declarative_pipeline_of_spark_has_each_order_in_both_tables(
     kafka44: KafkaCluster, orders: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

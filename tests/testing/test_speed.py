@@ -93,6 +93,7 @@ def test_a_service_is_tested_in_a_fraction_of_a_second() -> None:
 
 @pytest.mark.brokers
 @pytest.mark.slow
+@pytest.mark.apart  # a figure; a hundred of them run in test_plugin.py
 def test_a_thousand_tests_with_a_cluster_each(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(MODULE)
     (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
