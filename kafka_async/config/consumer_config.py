@@ -68,7 +68,7 @@ _CLASSIC_ONLY: Final = frozenset(("session_timeout_ms", "heartbeat_interval_ms",
 _IGNORED: Final = {
     "loop": "the running event loop is used",
     "api_version": "versions are negotiated with each broker",
-    "consumer_timeout_ms": "iteration does not end by itself; getmany(timeout_ms=...) returns {} if nothing came",
+    "consumer_timeout_ms": "iteration ends by itself only in kafka_async.sync; getmany(timeout_ms=...) returns {} if nothing came",
     "rebalance_timeout_ms": "max_poll_interval_ms is the rebalance timeout, as in Java (KIP-62)",
 }
 

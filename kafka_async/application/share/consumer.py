@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import AsyncIterator, Collection
 from itertools import count
+from math import inf
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
 from uuid import UUID
 
@@ -16,7 +17,6 @@ from ..arguments import at_least_one, seconds, subscribed_topics
 from ..lifecycle.lifecycle import Phase
 from ..lifecycle.observing import is_alive, is_stale, milliseconds_of, state_of
 from ..lifecycle.runtime import Runtime
-from ..reading.reader import LONG
 from ..started import note
 from .parts import ShareParts, assemble_share
 from .record import ShareRecord
@@ -161,11 +161,9 @@ class ShareConsumer(Generic[K, V]):
         record: ShareRecord[K, V] | None = _at_hand(self._parts)
         if record is not None:
             return record
-        while True:
-            self._parts.guard.check_readable()
-            records: list[ShareRecord[K, V]] = await self._parts.reader.read(LONG, 1)
-            if records:
-                return records[0]
+        self._parts.guard.check_readable()
+        records: list[ShareRecord[K, V]] = await self._parts.reader.read(inf, 1)
+        return records[0]
 
     async def getmany(
         self, *, timeout_ms: float = 0, max_records: int | None = None
