@@ -805,15 +805,16 @@ class KafkaConsumer(Generic[K, V]):
 
     @property
     def ready(self) -> bool:
-        """Whether records can come: it is started, a broker can be reached, in a group the member has an assignment, and no
-        partition is stopped.
+        """Whether records can come: it is started, something is subscribed or assigned, a broker can be reached, in a group the
+        member has an assignment, even one without partitions, and no partition is stopped.
 
         For a readiness probe. It is ``False`` while the group rebalances, while the coordinator or every broker is
         unreachable, while a broker refuses a partition, or while one has had no leader for three seconds, and becomes ``True``
         again by itself; after a partition was halted (a corrupt batch, an offset that the log does not hold) only with a seek.
         Once ``process`` has failed it is ``False`` until something else reads. ``statistics()`` has the reason.
         """
-        return self._parts.observer.ready and not self._parts.guard.has_failed
+        parts = self._parts
+        return parts.observer.ready and not parts.subscribed.is_nothing and not parts.guard.has_failed
 
     @property
     def assigned_once(self) -> bool:

@@ -53,10 +53,7 @@ class ReadCalls:
         return self.reader.auto_commit.holdings.asks()
 
     async def portion(self, partitions: tuple[TopicPartition, ...], holder: Any, seconds: float = inf) -> Any:
-        """Return the portion whose next record is to be handed out; its ``place`` is then raised.
-
-        Raises ``NothingCame`` after ``seconds``.
-        """
+        """Return the portion whose next record is to be handed out; its ``place`` is then raised. ``NothingCame``: none in time."""
         self.guard.check_readable()
         return await self.reader.next_portion(self.assigned.only(partitions), holder, seconds)
 

@@ -25,6 +25,7 @@ from ..inbox import Inbox
 from ..lifecycle.lifecycle import Lifecycle, Phase
 from ..lifecycle.metrics import Idle
 from .cursor import Piece, Raw, Refusal
+from .in_vain import InVain
 from .iteration import PORTION, HandOut, Portion
 from .unread import Unread
 
@@ -67,6 +68,11 @@ class Gate:
         running = self.lifecycle.phase in (Phase.RUNNING, Phase.STARTING) and self.handler.ended is None
         return running and self.inbox.is_empty and self.rebalancing.is_quiet
 
+    @property
+    def reads_nothing(self) -> bool:
+        """Whether nothing is subscribed or assigned, and nothing is being given up for that."""
+        return self.subscribed.is_nothing and not self.rebalancing.is_unsubscribing
+
     async def pass_through(self) -> None:
         """End if stopped, carry a rebalance out, raise what the background reports."""
         self.lifecycle.check_readable()
@@ -98,6 +104,7 @@ class Reader:
     idle: Idle
     """How long read calls wait."""
     handout: "HandOut[Record]"
+    in_vain: InVain
     _era: int = field(default=0, init=False)
     """How often somebody else took over."""
     _turn_ends: float = field(default=0.0, init=False)
@@ -301,9 +308,9 @@ class Reader:
             if remaining <= 0:
                 await self._take_turn()
                 return None
-            self._begin_wait(only)
+            look_in = self._begin_wait(only)
             try:
-                await runtime.signal.wait(ticket, min(remaining, commit_in))
+                await runtime.signal.wait(ticket, min(remaining, commit_in, look_in))
             finally:
                 self._end_wait(ticket)
 
@@ -337,12 +344,17 @@ class Reader:
         self.auto_commit.look(self.runtime.clock())
         await self.auto_commit.commits.intercept()
 
-    def _begin_wait(self, only: Collection[TopicPartition]) -> None:
+    def _begin_wait(self, only: Collection[TopicPartition]) -> float:
+        """Return after how many seconds to look again though nothing has come."""
         handler = self.gate.handler
         if self.unread.buffer.hungry:
             self.unread.ask_for(only, waiting=handler.reading > 0)
         handler.reading += 1
-        self.idle.enter(self.runtime.clock())
+        now = self.runtime.clock()
+        self.idle.enter(now)
+        if self.unread.partitions and self.in_vain.since == inf:
+            return inf
+        return self.in_vain.look(now, nothing=self.gate.reads_nothing)
 
     def _end_wait(self, ticket: int) -> None:
         if self.runtime.signal.ticket() != ticket:

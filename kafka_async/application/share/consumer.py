@@ -278,14 +278,15 @@ class ShareConsumer(Generic[K, V]):
 
     @property
     def ready(self) -> bool:
-        """Whether records can come: it is started, a broker can be reached and, if subscribed, the member has partitions.
+        """Whether records can come: it is started, topics are subscribed, a broker can be reached, and the member has
+        partitions.
 
         For a readiness probe. It is ``False`` while the coordinator or every broker is unreachable, while access to a topic is
         denied, and while a partition cannot be read (``ShareStatistics.problems``), and becomes ``True`` again by itself. Once
         ``process`` has failed it is ``False`` until something else reads.
         """
         guard, inbox = self._parts.guard, self._parts.inbox
-        is_steady = state_of(guard.lifecycle, inbox) is ConsumerState.STEADY
+        is_steady = self._parts.life.subscribed is not None and state_of(guard.lifecycle, inbox) is ConsumerState.STEADY
         return is_steady and not guard.has_failed and not inbox.handler.denied and not self._parts.problems()
 
     @property
