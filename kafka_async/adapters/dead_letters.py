@@ -42,7 +42,8 @@ class DeadLetters:
     into a header. ``patience_ms``: for how long a write that fails is tried again; then its error is raised, or
     ``KafkaTimeoutError`` if the producer still tries, processing stops, and the record is not committed. 0: one try, for as long as
     the producer tries. A producer that does not take such data fails at once. While writes to a topic fail, or are not
-    acknowledged, the logger ``kafka_async`` has one WARNING, and an INFO when they succeed again.
+    acknowledged for ten seconds, as those of a producer that was not started, the logger ``kafka_async`` has one WARNING, and an
+    INFO when they succeed again.
 
     A letter that is too large is written without its value, with the header ``dead-letter-value-left-out`` (its bytes) and a
     WARNING. If it is too large even so, its error is raised at once.
