@@ -216,7 +216,7 @@ class ShareConsumer(Generic[K, V]):
           first: up to 1 s after the first delivery, then twice as long each time, 60 s at most. For other times, release it in a
           function of your own: ``record.release(delay_ms=...)``. ``"skip"`` rejects it, and so does ``async def (record, error,
           attempts)`` once it has returned, unless it has acknowledged the record otherwise. A record that cannot be deserialized is
-          passed to it, with its bytes and without an attempt, at its ``bad_record_deliveries``-th delivery; before that it is
+          passed to it, with its bytes and after 0 attempts, at its ``bad_record_deliveries``-th delivery; before that it is
           released. If its deserializer raised an error with ``retriable = True``, that is called again until it succeeds. If the
           brokers write dead letters of the group (KIP-1191), they write one for each record that is rejected or released too often:
           ``adapters/cli/README.md`` says when to use which.
