@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
 from ..errors import one_line, said
+from ..functions import check_plain
 from ..lazy import public_name
 from ..model import at_offset
 from .publishing import Headers, Publisher, Record, check_bytes, is_too_large, traced
@@ -62,8 +63,11 @@ class DeadLetters:
         group: str | None = None,
         patience_ms: float = 120_000,
     ) -> None:
-        if not callable(topic) and not (isinstance(topic, str) and topic):
-            raise TypeError(f"topic={topic!r}: expected the name of a topic or a function of a record")
+        expected = "the name of a topic or a function of a record"
+        if callable(topic):
+            check_plain(topic, "topic", expected, 1)
+        elif not (isinstance(topic, str) and topic):
+            raise TypeError(f"topic={topic!r}: expected {expected}")
         self._publisher = Publisher(producer, "dead letter", group=group, patience_ms=patience_ms)
         self._topic = topic
         self._group = group

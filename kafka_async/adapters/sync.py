@@ -31,7 +31,6 @@ from ..application.callbacks import (
     INTERCEPTOR_METHODS,
     LISTENER_METHODS,
     ConsumerRebalanceListener,
-    called_of,
     check_listener,
     settled,
 )
@@ -43,7 +42,7 @@ from ..application.reading.read_calls import ARROW_ROWS
 from ..application.reading.reader import NothingCame
 from ..config import ConsumerConfig
 from ..errors import ConsumerStoppedError, IllegalStateError, shown
-from ..functions import is_async
+from ..functions import called_of, is_async
 from ..model import ConsumerRecord, ConsumerState, SubscriptionPattern, TopicPartition
 from ..network.waiting import SIGNALS_AFTER, running_loop
 from ..records import ALL_COLUMNS, Columns
