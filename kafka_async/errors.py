@@ -209,7 +209,8 @@ class DeserializationError(KafkaError):
 class ProcessingError(KafkaError):
     """A handler of ``process`` failed for good, or ``on_failure`` did; ``__cause__`` is the reason.
 
-    ``record`` is not done and was not committed: it is read again. ``attempts`` is the number of attempts made.
+    ``record`` is not done and was not committed: it is read again. ``attempts`` is the number of attempts made, 0 if no handler had
+    the record, as one that cannot be deserialized.
     """
 
     def __init__(self, message: str, record: Any = None, attempts: int = 0) -> None:

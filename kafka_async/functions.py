@@ -97,17 +97,43 @@ def _check(function: Any, name: str, expected: str) -> None:
 
 
 def _check_arguments(function: Any, name: str, expected: str, arguments: int) -> None:
-    """If each call would fail, so would each record, one after the other, and become a dead letter."""
+    if (why := why_uncallable(function, arguments)) is not None:
+        raise TypeError(f"{name}={function!r}: {why}; expected {expected}")
+
+
+def why_uncallable(function: Callable[..., Any], arguments: int) -> str | None:
+    """Return why a call with so many arguments fails; ``None`` if nothing is wrong with it that can be seen.
+
+    If each call fails, so does each record, one after the other, and becomes a dead letter.
+    """
     try:
         # Not of what a decorator wraps: what is called is the decorator's function.
         signature = inspect.signature(function, follow_wrapped=False)
     except (TypeError, ValueError):  # a built-in without a signature
-        return
+        return None
     try:
         signature.bind(*range(arguments))
     except TypeError as error:
-        given = "1 argument" if arguments == 1 else f"{arguments} arguments"
-        raise TypeError(f"{name}={function!r}: it cannot be called with {given} ({error}); expected {expected}") from None
+        return f"it cannot be called with {arguments} argument{'' if arguments == 1 else 's'} ({error})"
+    return None
+
+
+def called_of(deserializer: Any) -> Any:
+    """Return what is called for a value: the method ``deserialize`` if there is one, or else the deserializer itself."""
+    method = getattr(deserializer, "deserialize", None)
+    return method if callable(method) else deserializer
+
+
+def takes_three(deserializer: Callable[..., Any]) -> bool:
+    """Whether what is called for a value wants topic, headers and bytes, and not just the bytes."""
+    try:
+        parameters = inspect.signature(deserializer).parameters.values()
+    except (TypeError, ValueError):  # a built-in without a signature takes the bytes
+        return False
+    required = [
+        p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is inspect.Parameter.empty
+    ]
+    return len(required) == 3
 
 
 def returned(result: Any, by: str) -> Any:

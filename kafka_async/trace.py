@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from .errors import LONGEST_REASON, one_line, shown
+from .errors import LONGEST_REASON, DeserializationError, one_line, shown
 from .model import TopicPartition, at_offset
 from .values import define, field, frozen
 
@@ -170,6 +170,7 @@ class RecordFailed:
     partition: int
     offset: int
     attempt: int
+    """0: no handler had the record, since it cannot be deserialized, or its order or its time cannot be found."""
     error: BaseException
     outcome: str
     """``"tried again in 0.5 s"``, ``"tried again in 60 s through TOPIC"``, ``"released"``, ``"skipped"``,
@@ -236,6 +237,13 @@ def plural(count: int) -> str:
 def counted(count: int, noun: str) -> str:
     """Return ``1 broker`` or ``12,000 brokers``."""
     return f"{count:,} {noun}{plural(count)}"
+
+
+def attempted(attempt: int, error: BaseException | None) -> str:
+    """Say after which attempt a record failed. ``error``: why no handler had it, if it was none."""
+    if attempt:
+        return f"after attempt {attempt}"
+    return "before a handler had it" + (", since it cannot be deserialized" if isinstance(error, DeserializationError) else "")
 
 
 def connection_outage(node: str) -> str:
@@ -358,7 +366,8 @@ class LoggingListener:
                 self._passing, self._passing_logged_at = 0, event.now
         if self.logger.isEnabledFor(level):  # the error's text may be long
             where = at_offset(event.topic, event.partition, event.offset)
-            text = f"{where}: {event.outcome} after attempt {event.attempt} ({shown(event.error, LONGEST_REASON)}){more}"
+            reason = f"{attempted(event.attempt, event.error)} ({shown(event.error, LONGEST_REASON)})"
+            text = f"{where}: {event.outcome} {reason}{more}"
             self._write(level, "", text, error=event.error)
 
     def _fault(self, event: Fault) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
 from ..errors import one_line, said
+from ..functions import check_plain
 from ..lazy import public_name
 from ..model import at_offset
 from .publishing import Headers, Publisher, Record, check_bytes, is_too_large, traced
@@ -42,7 +43,8 @@ class DeadLetters:
     into a header. ``patience_ms``: for how long a write that fails is tried again; then its error is raised, or
     ``KafkaTimeoutError`` if the producer still tries, processing stops, and the record is not committed. 0: one try, for as long as
     the producer tries. A producer that does not take such data fails at once. While writes to a topic fail, or are not
-    acknowledged, the logger ``kafka_async`` has one WARNING, and an INFO when they succeed again.
+    acknowledged for ten seconds, as those of a producer that was not started, the logger ``kafka_async`` has one WARNING, and an
+    INFO when they succeed again.
 
     A letter that is too large is written without its value, with the header ``dead-letter-value-left-out`` (its bytes) and a
     WARNING. If it is too large even so, its error is raised at once.
@@ -61,8 +63,11 @@ class DeadLetters:
         group: str | None = None,
         patience_ms: float = 120_000,
     ) -> None:
-        if not callable(topic) and not (isinstance(topic, str) and topic):
-            raise TypeError(f"topic={topic!r}: expected the name of a topic or a function of a record")
+        expected = "the name of a topic or a function of a record"
+        if callable(topic):
+            check_plain(topic, "topic", expected, 1)
+        elif not (isinstance(topic, str) and topic):
+            raise TypeError(f"topic={topic!r}: expected {expected}")
         self._publisher = Publisher(producer, "dead letter", group=group, patience_ms=patience_ms)
         self._topic = topic
         self._group = group

@@ -42,10 +42,10 @@ class Publisher:
     """Writes records of one kind, such as dead letters.
 
     ``patience_ms``: for how long a write that fails is tried again; then its error is raised, or ``KafkaTimeoutError`` if the
-    producer has not given up by then, as an idempotent one of aiokafka never does. 0: one try, for as long as the producer tries.
-    A producer that does not take such data fails at once, and so does a record that is too large. While writes to a topic fail, or
-    one is not acknowledged for ``SILENCE``, the log has one WARNING, and an INFO when they succeed again. Raises ``TypeError`` and
-    ``ValueError`` for bad arguments.
+    producer has not given up by then, as an idempotent one of aiokafka never does, nor one that was not started. 0: one try, for as
+    long as the producer tries. A producer that does not take such data fails at once, and so does a record that is too large. While
+    writes to a topic fail, or one is not acknowledged for ``SILENCE``, the log has one WARNING, and an INFO when they succeed
+    again. Raises ``TypeError`` and ``ValueError`` for bad arguments.
     """
 
     def __init__(self, producer: Any, kind: str, *, group: str | None, patience_ms: float) -> None:
@@ -59,6 +59,12 @@ class Publisher:
         self._failing: dict[object, str] = {}
         """The topic of each write that is tried again. While there is one, others that succeed do not end the outage: it may be a
         record that is too large."""
+
+    @property
+    def _why_silent(self) -> str:
+        """What the cause may be. An aiokafka producer that was not started waits for its first answer without a word."""
+        unreachable = "its brokers may not be reachable"
+        return unreachable if self.any_loop else f"the producer may not have been started, or {unreachable}"
 
     @property
     def any_loop(self) -> bool:
@@ -103,7 +109,8 @@ class Publisher:
 
     async def _send_until(self, until: float, write: object, topic: str, *data: Any) -> None:
         """Send once, and wait for it until patience is over: producers may try for ever, and a second try would be another copy."""
-        outcome: Exception | None = KafkaTimeoutError(f"the {self._kind} to {topic} was not acknowledged in time")
+        text = f"the {self._kind} to {topic} was not acknowledged in time ({self._patience:g} s); {self._why_silent}"
+        outcome: Exception | None = KafkaTimeoutError(text)
         with anyio.move_on_after(until - anyio.current_time() if self._patience else inf):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._say_if_silent, write, topic)
@@ -119,7 +126,7 @@ class Publisher:
     async def _say_if_silent(self, write: object, topic: str) -> None:
         await anyio.sleep(SILENCE)
         self._failing[write] = topic
-        text = f"a {self._kind} to {topic} has not been acknowledged for {SILENCE:g} s; waiting"
+        text = f"a {self._kind} to {topic} has not been acknowledged for {SILENCE:g} s; waiting: {self._why_silent}"
         self._log(Fault(now=anyio.current_time(), text=text, outage=self._outage(topic)))
 
     def _outage(self, topic: str) -> str:

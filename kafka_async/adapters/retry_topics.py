@@ -157,7 +157,7 @@ class RetryTopics:
         """
         place = self._place(record.topic)
         seconds = self._next(None if place is None else place[1])
-        attempts = max(attempts, self.attempts_before(record) + 1)
+        attempts = max(attempts, self.attempts_before(record) + min(attempts, 1))  # 0: no handler had it this time
         if seconds is None or _is_useless(error):
             return await self._end(record, error, attempts)
         topic = self._name(self._origin(record).topic, seconds)

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial, wraps
+from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, Protocol, Self, Unpack
 
@@ -25,11 +26,11 @@ from anyio.abc import TaskStatus
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from typing_extensions import TypeVar
 
+from ..application import arguments
 from ..application.callbacks import (
     INTERCEPTOR_METHODS,
     LISTENER_METHODS,
     ConsumerRebalanceListener,
-    called_of,
     check_listener,
     settled,
 )
@@ -38,9 +39,10 @@ from ..application.lifecycle.runtime import ThreadRuntime
 from ..application.parts import assemble
 from ..application.reading.ranges import RANGE_BATCH_BYTES
 from ..application.reading.read_calls import ARROW_ROWS
+from ..application.reading.reader import NothingCame
 from ..config import ConsumerConfig
 from ..errors import ConsumerStoppedError, IllegalStateError, shown
-from ..functions import is_async
+from ..functions import called_of, is_async
 from ..model import ConsumerRecord, ConsumerState, SubscriptionPattern, TopicPartition
 from ..network.waiting import SIGNALS_AFTER, running_loop
 from ..records import ALL_COLUMNS, Columns
@@ -495,9 +497,13 @@ class KafkaConsumer(Generic[K, V]):
         # Not options of Kafka: those that were checked before, and what opens connections, for tests.
         config: ConsumerConfig | None = None,
         transport_factory: "TransportFactory | None" = None,
+        # kafka-python's. In a program with an event loop ``getmany(timeout_ms=...)`` does that.
+        consumer_timeout_ms: float = inf,
         **options: "Unpack[ConsumerOptions[K, V]]",
     ) -> None:
         options.pop("background", None)
+        ends_after = arguments.seconds(consumer_timeout_ms, "consumer_timeout_ms")
+        self._ends_after = ends_after if ends_after >= 0 else inf
         runtime = ThreadRuntime.for_threads()
         self._parts = assemble(ConsumerConfig.of(**options) if config is None else config, runtime, transport_factory)
         no_loop_for(self._parts.config)
@@ -549,9 +555,12 @@ class KafkaConsumer(Generic[K, V]):
 
     def getone(self, *partitions: TopicPartition) -> ConsumerRecord[K, V]:
         """Return the next record, waiting for it as long as it takes."""
+        return self._getone(partitions, inf)
+
+    def _getone(self, partitions: tuple[TopicPartition, ...], seconds: float) -> ConsumerRecord[K, V]:
         mine = self._seat.enter()
         try:
-            portion = finish(self._parts.reads.portion(partitions, self._parts.reads.asks()))
+            portion = finish(self._parts.reads.portion(partitions, self._parts.reads.asks(), seconds))
             record: ConsumerRecord[K, V] = portion.records[portion.place]
             portion.place += 1
             return record
@@ -623,7 +632,9 @@ class KafkaConsumer(Generic[K, V]):
                 self._seat.taken_by = {}
 
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
-        """Iterate over records until the consumer is stopped. A record is done when the next one is asked for."""
+        """Iterate over records until the consumer is stopped, or none has come for ``consumer_timeout_ms``; then it may be iterated
+        over again. A record is done when the next one is asked for, and so when the iteration ends by itself.
+        """
         reader, seat = self._parts.reads.reader, self._seat
         handout = reader.handout
         while True:
@@ -638,8 +649,8 @@ class KafkaConsumer(Generic[K, V]):
                 portion.place += 1
             else:
                 try:
-                    record = self.getone()
-                except ConsumerStoppedError:
+                    record = self._getone((), self._ends_after)
+                except (ConsumerStoppedError, NothingCame):
                     return
             yield record
 

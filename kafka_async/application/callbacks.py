@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from ..config import ConsumerConfig
 from ..errors import LONGEST_REASON, DeserializationError, IllegalStateError, shown
-from ..functions import awaited, check_work, close, finished, why_never
+from ..functions import awaited, called_of, check_work, close, finished, takes_three, why_never, why_uncallable
 from ..model import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from ..values import define, evolve, frozen
 
@@ -62,14 +62,15 @@ def check_listener(listener: Any) -> None:
 
 
 def check_callbacks(config: ConsumerConfig) -> None:
-    """Raise ``ValueError`` early for user objects that lack the methods to be called."""
+    """Raise ``ValueError`` early for user objects that lack the methods to be called, or have others of their names."""
     called = (getattr(entry, name, None) for name in INTERCEPTOR_METHODS for entry in config.interceptors)
     if not isinstance(config.interceptors, tuple) or not all(map(callable, called)):
         expected = "expected a sequence of objects with on_consume() and on_commit()"
         raise ValueError(f"interceptors={shown(config.interceptors)}: {expected}")
     for interceptor in config.interceptors:
         for name in INTERCEPTOR_METHODS:
-            if (why := why_never(getattr(interceptor, name))) is not None:
+            method = getattr(interceptor, name)
+            if (why := why_never(method) or why_uncallable(method, 1)) is not None:
                 raise ValueError(f"interceptors={shown(config.interceptors)}: {shown(interceptor)}.{name}: {why}")
     if "partition_assignment_strategy" in config.given:
         from ..background.group.classic.assignors import (
@@ -230,29 +231,12 @@ def _checked(batch: Any, interceptor: Any, given: Batch) -> Batch:
     return batch
 
 
-def called_of(deserializer: Any) -> Any:
-    """Return what is called for a value: the method ``deserialize`` if there is one, or else the deserializer itself."""
-    method = getattr(deserializer, "deserialize", None)
-    return method if callable(method) else deserializer
-
-
 def _as_function(deserializer: Any) -> Callable[[str, Any, Any], Any] | None:
     """Return a function of (topic, headers, data) for whichever form of deserializer was given."""
     if deserializer is None:
         return None
     deserializer = called_of(deserializer)
-    if _takes_three(deserializer):
+    if takes_three(deserializer):
         function: Callable[[str, Any, Any], Any] = deserializer
         return function
     return lambda topic, headers, data: deserializer(data)
-
-
-def _takes_three(function: Callable[..., Any]) -> bool:
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # a built-in without a signature takes the bytes
-        return False
-    required = [
-        p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is inspect.Parameter.empty
-    ]
-    return len(required) == 3

@@ -350,7 +350,7 @@ class KafkaConsumer(Generic[K, V]):
           ``Skip``, ``Reject``, in a task group too. Only the record's lane waits for its next attempt. At most 64 MiB of records
           wait that way; then no more is read of their partitions (``ProcessingStatistics.full``), and a warning is logged.
         - ``on_failure`` ("stop"): after the last attempt ``"stop"``, ``"skip"``, or ``async def (record, error, attempts)``, after
-          which the record counts as done. A record that cannot be deserialized is passed to it without an attempt, with its bytes;
+          which the record counts as done. A record that cannot be deserialized is passed to it with its bytes, after 0 attempts;
           one whose deserializer raised an error with ``retriable = True`` is not, but read again until that succeeds. A callable
           with the attribute ``raw_records = True`` gets every record with the bytes of its key and value, from before
           deserializers; ``kafka_async.adapters.dead_letters.DeadLetters`` is one, ``kafka_async.adapters.retry_topics.RetryTopics``
@@ -370,7 +370,7 @@ class KafkaConsumer(Generic[K, V]):
           ``None``. Until the wall clock shows that time its partition waits: nothing behind the record is handled, and nothing more
           is fetched of it. Other partitions go on, and so does the membership. A record is at most a second late if the clock is
           set forward, and never early. ``ProcessingStatistics.delayed_until`` says which partitions wait. If the function raises or
-          returns something else, that is the record's failure, without an attempt. See ``application/DELAYS.md``.
+          returns something else, that is the record's failure, after 0 attempts. See ``application/DELAYS.md``.
         - ``rate`` (None): how many records begin in a second, at most, in this process; or an async context manager that is entered
           around each attempt of an ``async def``.
         - ``breaker`` (None): ``Breaker(on=(ConnectionError,))`` begins no handler while what handlers depend on is down; failures
@@ -805,15 +805,16 @@ class KafkaConsumer(Generic[K, V]):
 
     @property
     def ready(self) -> bool:
-        """Whether records can come: it is started, a broker can be reached, in a group the member has an assignment, and no
-        partition is stopped.
+        """Whether records can come: it is started, something is subscribed or assigned, a broker can be reached, in a group the
+        member has an assignment, even one without partitions, and no partition is stopped.
 
         For a readiness probe. It is ``False`` while the group rebalances, while the coordinator or every broker is
         unreachable, while a broker refuses a partition, or while one has had no leader for three seconds, and becomes ``True``
         again by itself; after a partition was halted (a corrupt batch, an offset that the log does not hold) only with a seek.
         Once ``process`` has failed it is ``False`` until something else reads. ``statistics()`` has the reason.
         """
-        return self._parts.observer.ready and not self._parts.guard.has_failed
+        parts = self._parts
+        return parts.observer.ready and not parts.subscribed.is_nothing and not parts.guard.has_failed
 
     @property
     def assigned_once(self) -> bool:

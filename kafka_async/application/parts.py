@@ -5,7 +5,7 @@ that one that is garbage is noticed.
 """
 
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ..background.boundary import EventHandler, FetchBuffer
 from ..config import ConsumerConfig
@@ -28,6 +28,7 @@ from .lifecycle.observing import Observer
 from .lifecycle.ownership import CallGuard, Ownership
 from .lifecycle.parting import Parting
 from .outbox import Outbox
+from .reading.in_vain import InVain
 from .reading.iteration import HANDOUT
 from .reading.ranges import Ranges
 from .reading.read_calls import ReadCalls
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
     from .lifecycle.starting import Starting
 
 _numbers = count(1)
+_NOTHING_TO_READ: Final = (
+    "a read waits, but nothing is subscribed or assigned: call subscribe() or assign(), or give topics to the constructor"
+)
 
 
 @frozen(eq=False)
@@ -105,7 +109,15 @@ def assemble(
     assigned = AssignedPartitions(unread, rebalancing)
     gate = Gate(lifecycle, handler, inbox, rebalancing, subscribed, unread)
     reader = Reader(
-        config, unread, runtime, gate, auto_commit, Preparation.of(config, awaits=not runtime.blocks), metrics.idle, handout
+        config,
+        unread,
+        runtime,
+        gate,
+        auto_commit,
+        Preparation.of(config, awaits=not runtime.blocks),
+        metrics.idle,
+        handout,
+        InVain(observer, _NOTHING_TO_READ),
     )
     calls = BackgroundCalls(config, runtime, lifecycle, inbox, outbox)
     parting = Parting(config, lifecycle, runtime, calls, auto_commit, rebalancing, subscribed, observer)

@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, get_args
 
-from ..functions import is_async, why_never
+from ..functions import called_of, is_async, takes_three, why_never, why_uncallable
 from ..model import IsolationLevel
 from .words import Mechanism
 
@@ -35,24 +35,30 @@ class _Named(Protocol):
 class Check:
     """A validator for attrs that can describe what it expects."""
 
-    __slots__ = ("accepts", "expected", "secret")
+    __slots__ = ("accepts", "expected", "secret", "why")
 
-    def __init__(self, expected: str, accepts: Callable[[Any], bool], *, secret: bool = False) -> None:
+    def __init__(
+        self, expected: str, accepts: Callable[[Any], bool], *, secret: bool = False, why: Callable[[Any], str | None] | None = None
+    ) -> None:
         self.expected = expected
         self.accepts = accepts
         self.secret = secret
         """Whether a value may be a secret, and is left out of errors."""
+        self.why = why
+        """Returns what is wrong with a value that is not ``None`` and accepted; ``None`` if nothing is."""
 
     def __call__(self, instance: object, attribute: _Named, value: Any) -> None:
         """Raise ``ValueError`` that names the option, the value unless it may be a secret, and what is expected."""
         if not self.accepts(value):
             raise ValueError(self.refusal(attribute.name, value))
+        if self.why is not None and value is not None and (why := self.why(value)) is not None:
+            raise ValueError(self.refusal(attribute.name, value, why))
 
-    def refusal(self, name: str, value: object) -> str:
-        """Return the text of the error about a value."""
+    def refusal(self, name: str, value: object, why: str = "") -> str:
+        """Return the text of the error about a value. ``why``: what is wrong with it, if it needs to be said."""
         if self.secret:
             return f"{name}: expected {self.expected}; the value is not shown"
-        return f"{name}={value!r:.100}: expected {self.expected}"
+        return f"{name}={value!r:.100}: {f'{why}; ' if why else ''}expected {self.expected}"
 
 
 def number(low: int, high: int = INT32_MAX, *, without: int | None = None) -> Check:
@@ -78,8 +84,9 @@ def _is_filled(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
-def _is_callable(value: object) -> bool:
-    return callable(value) or callable(getattr(value, "deserialize", None))
+def _why_no_deserializer(value: Any) -> str | None:
+    called = called_of(value)
+    return why_uncallable(called, 3 if takes_three(called) else 1)
 
 
 def _is_credential(value: object) -> bool:
@@ -104,10 +111,15 @@ OPTIONAL_SENDABLE: Final = Check(
     f"a string of at most {_MAX_TEXT:,} bytes in UTF-8 that is not empty, or None",
     lambda value: value is None or (_is_filled(value) and is_sendable(value)),
 )
-OPTIONAL_CALLABLE: Final = Check("a callable that takes bytes, or None", lambda value: value is None or _is_callable(value))
+OPTIONAL_DESERIALIZER: Final = Check(
+    "a callable that takes bytes, or topic, headers and bytes, or None",
+    lambda value: value is None or callable(called_of(value)),
+    why=_why_no_deserializer,
+)
 OPTIONAL_LISTENER: Final = Check(
     "a plain callable that takes one event, or None",
     lambda value: value is None or (callable(value) and not is_async(value) and why_never(value) is None),
+    why=lambda value: why_uncallable(value, 1),
 )
 OPTIONAL_CONTEXT: Final = Check("an ssl.SSLContext, or None", lambda value: value is None or isinstance(value, ssl.SSLContext))
 OPTIONAL_SECRET: Final = Check(
@@ -124,8 +136,8 @@ OPTIONAL_PEM: Final = Check(
     secret=True,
 )
 TOKEN_PROVIDER: Final = Check(
-    "an object with a method token(), or a callable that returns a token, or None",
-    lambda value: value is None or callable(value) or callable(getattr(value, "token", None)),
+    "an object with a method token(), or a callable without arguments that returns a token, or None",
+    lambda value: value is None or (callable(token := getattr(value, "token", value)) and why_uncallable(token, 0) is None),
     secret=True,
 )
 OPTIONAL_MAPPING: Final = Check(

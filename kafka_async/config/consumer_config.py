@@ -23,9 +23,9 @@ from .checks import (
     INT64_MAX,
     ISOLATION,
     OFFSET_RESET,
-    OPTIONAL_CALLABLE,
     OPTIONAL_CONTEXT,
     OPTIONAL_CREDENTIAL,
+    OPTIONAL_DESERIALIZER,
     OPTIONAL_LISTENER,
     OPTIONAL_MAPPING,
     OPTIONAL_PEM,
@@ -68,7 +68,7 @@ _CLASSIC_ONLY: Final = frozenset(("session_timeout_ms", "heartbeat_interval_ms",
 _IGNORED: Final = {
     "loop": "the running event loop is used",
     "api_version": "versions are negotiated with each broker",
-    "consumer_timeout_ms": "iteration does not end by itself; getmany(timeout_ms=...) returns {} if nothing came",
+    "consumer_timeout_ms": "iteration ends by itself only in kafka_async.sync; getmany(timeout_ms=...) returns {} if nothing came",
     "rebalance_timeout_ms": "max_poll_interval_ms is the rebalance timeout, as in Java (KIP-62)",
 }
 
@@ -121,8 +121,8 @@ class ConsumerConfig:
     )
     allow_auto_create_topics: bool = field(default=True, validator=FLAG)
     max_poll_records: int = field(default=500, converter=checks.or_unlimited, validator=number(1))
-    key_deserializer: Deserializer[Any] | None = field(default=None, validator=OPTIONAL_CALLABLE)
-    value_deserializer: Deserializer[Any] | None = field(default=None, validator=OPTIONAL_CALLABLE)
+    key_deserializer: Deserializer[Any] | None = field(default=None, validator=OPTIONAL_DESERIALIZER)
+    value_deserializer: Deserializer[Any] | None = field(default=None, validator=OPTIONAL_DESERIALIZER)
     interceptors: tuple[Any, ...] = field(default=(), converter=checks.as_tuple)
     check_crcs: bool = field(default=True, validator=FLAG)
 

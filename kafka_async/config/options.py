@@ -110,7 +110,7 @@ class CommonOptions(TypedDict, Generic[K, V], total=False):
     Takes the same forms as ``value_deserializer``.
 
     Default: ``None``.
-    Allowed: a callable that takes bytes, or None.
+    Allowed: a callable that takes bytes, or topic, headers and bytes, or None.
     Kafka: ``key.deserializer``.
     """
 
@@ -129,7 +129,7 @@ class CommonOptions(TypedDict, Generic[K, V], total=False):
     Type checkers take the type of the values from the function; for tombstones see "Types" in ``config/README.md``.
 
     Default: ``None``.
-    Allowed: a callable that takes bytes, or None.
+    Allowed: a callable that takes bytes, or topic, headers and bytes, or None.
     Kafka: ``value.deserializer``, which names a class of Java's.
     """
 
@@ -538,7 +538,7 @@ class CommonOptions(TypedDict, Generic[K, V], total=False):
     ``MskTokenProvider`` and ``OidcTokenProvider`` are examples. Plain ones are called in a thread.
 
     Default: ``None``.
-    Allowed: an object with a method token(), or a callable that returns a token, or None.
+    Allowed: an object with a method token(), or a callable without arguments that returns a token, or None.
     Kafka: ``sasl.login.callback.handler.class``, which names a class of Java's (KIP-255).
     """
 

@@ -15,9 +15,10 @@ import pytest
 
 from kafka_async import ConsumerRecord, Reject
 from kafka_async.adapters.dead_letters import DeadLetters
+from kafka_async.adapters.retry_topics import RetryTopics
 from kafka_async.errors import KafkaTimeoutError
 from tests.testing.test_clusters import Run, on_both
-from tests.virtual import run_virtual
+from tests.virtual import run_virtual, run_virtual_asyncio
 
 
 class _Producer:
@@ -91,6 +92,9 @@ def test_an_outage_in_which_every_write_was_cancelled_ends_with_the_next_write(c
     assert [level for level, _ in _lines(caplog)] == ["WARNING", "INFO", "WARNING", "INFO"]
 
 
+_LIKELY = "the producer may not have been started, or its brokers may not be reachable"
+
+
 class _Persistent:
     """Tries for as long as it takes, and never says that it fails, as an idempotent producer of aiokafka."""
 
@@ -115,7 +119,35 @@ def test_a_write_that_is_not_acknowledged_is_one_warning_and_no_other_write(run:
     run(scenario)
     assert producer.sends == 1
     assert [level for level, _ in _lines(caplog)] == ["WARNING", "INFO"]
-    assert "a dead letter to orders-dead has not been acknowledged for 10 s; waiting" in caplog.text
+    assert f"a dead letter to orders-dead has not been acknowledged for 10 s; waiting: {_LIKELY}" in caplog.text
+    assert "recovered: dead letters to orders-dead, after 50.0 s and 1 failure" in caplog.text
+
+
+@pytest.mark.parametrize("made", ["dead letters", "retry topics"])
+def test_a_producer_of_aiokafka_that_was_not_started_is_named_as_the_likely_cause(
+    made: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    aiokafka = pytest.importorskip("aiokafka", reason="aiokafka is not installed: pip install '.[test]'")
+
+    async def scenario() -> None:
+        producer = aiokafka.AIOKafkaProducer(acks="all")
+        try:
+            write: Any = (
+                DeadLetters(producer, "orders-dead")
+                if made == "dead letters"
+                else RetryTopics(producer, delays=(60,), then="stop", group="billing")
+            )
+            with pytest.raises(KafkaTimeoutError, match=_LIKELY):
+                await write(_record(1), ValueError("no"), 1)
+        finally:
+            await producer.stop()
+
+    run_virtual_asyncio(scenario)
+    [(level, text)] = _lines(caplog)
+    assert level == "WARNING"
+    assert "has not been acknowledged for 10 s" in text
+    assert ("orders-dead" if made == "dead letters" else "orders.billing.retry.60") in text
+    assert _LIKELY in text
 
 
 @on_both
@@ -123,7 +155,9 @@ def test_a_producer_that_never_gives_up_is_waited_for_as_long_as_patience_says(r
     async def scenario() -> None:
         producer = _Persistent(100_000.0)
         began = anyio.current_time()
-        with pytest.raises(KafkaTimeoutError, match="dead letter to orders-dead was not acknowledged in time") as caught:
+        with pytest.raises(
+            KafkaTimeoutError, match=rf"dead letter to orders-dead was not acknowledged in time \(120 s\); {_LIKELY}"
+        ) as caught:
             await DeadLetters(producer, "orders-dead")(_record(1), ValueError("no"), 1)
         assert anyio.current_time() - began == pytest.approx(120)
         assert caught.value.__cause__ is None
@@ -188,6 +222,12 @@ async def test_letters_that_are_not_delivered_leave_the_threads_of_the_program_a
             assert await anyio.to_thread.run_sync(lambda: "an endpoint") == "an endpoint"
         producer.delivers.set()
     assert producer.most_polls == 1
+
+
+async def test_a_producer_that_needs_no_start_is_not_said_to_lack_one() -> None:
+    silent = r"was not acknowledged in time \(0\.05 s\); its brokers may not be reachable$"
+    with pytest.raises(KafkaTimeoutError, match=silent):
+        await DeadLetters(_Librdkafka(), "orders-dead", patience_ms=50)(_record(1), ValueError("no"), 1)
 
 
 async def test_a_letter_whose_poll_was_cancelled_holds_up_no_other() -> None:

@@ -79,6 +79,17 @@ def _headers(found: Record) -> dict[str, bytes | None]:
     return dict(found.headers)
 
 
+def test_what_no_handler_had_is_counted_as_no_attempt() -> None:
+    producer, end = _Producer(), _End()
+    retry = _retries(producer, end)
+    _call(retry, record(), ValueError("no time"), 0)
+    assert _headers(producer.written[0])["retry-attempts"] == b"0"
+    had_three = record("orders.billing.retry.60", headers=(("retry-attempts", b"3"),))
+    _call(retry, had_three, DeserializationError("x"), 0)
+    _call(retry, had_three, Reject("x"), 1)
+    assert [attempts for _, _, attempts in end.got] == [3, 4]
+
+
 def test_a_record_goes_through_the_delays_and_to_then_as_it_was_first() -> None:
     producer, end = _Producer(), _End()
     retry = _retries(producer, end)

@@ -96,7 +96,7 @@ def _check_reasons(letter: ConsumerRecord[Any, Any], original: ConsumerRecord[An
     assert found["dead-letter-topic"] == original.topic.encode()
     assert found["dead-letter-partition"] == b"0"
     assert found["dead-letter-timestamp"] == b"%d" % original.timestamp
-    assert found["dead-letter-attempts"] == b"1"
+    assert found["dead-letter-attempts"] == (b"0" if original.offset == 8 else b"1"), "no handler had the one at 8"
     assert found["dead-letter-group"] == group.encode()
     assert found["dead-letter-exception"] == error
     if original.offset != 8:

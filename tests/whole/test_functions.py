@@ -1,17 +1,26 @@
 """Functions that a program hands over: those that would never run are refused, and what is no result is none."""
 
 import functools
+import json
+import operator
+import pickle
+import struct
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
+from decimal import Decimal
 from multiprocessing.pool import ThreadPool
 from threading import Event
 from typing import Any
 
 import pytest
 
-from kafka_async import ConsumerRebalanceListener, KafkaConsumer
+from kafka_async import ConsumerConfig, ConsumerRebalanceListener, KafkaConsumer, ShareConsumer, scan
+from kafka_async.adapters.dead_letters import DeadLetters
 from kafka_async.errors import DeserializationError
 from kafka_async.functions import check_plain, check_work, finished, is_async, returned, why_never
+from kafka_async.spark import add_lag_listener
+from kafka_async.sync import KafkaConsumer as BlockingConsumer
+from kafka_async.sync import ShareConsumer as BlockingShareConsumer
 
 from ..application.support import consumer_on, filled, read_values, virtual
 
@@ -160,6 +169,102 @@ def test_an_interceptor_that_would_never_run_is_refused(method: str, odd: Any) -
 def test_a_trace_listener_that_would_never_run_is_refused(odd: Any) -> None:
     with pytest.raises(ValueError, match=r"trace=.*expected a plain callable"):
         KafkaConsumer("t", bootstrap_servers="localhost:1", trace=odd)
+
+
+@pytest.mark.parametrize("method", ["on_consume", "on_commit"])
+def test_an_interceptor_that_cannot_be_called_is_refused(method: str) -> None:
+    interceptor = type("Odd", (Interceptor,), {method: lambda self: None})()
+    with pytest.raises(ValueError, match=rf"interceptors=.*{method}: it cannot be called with 1 argument"):
+        KafkaConsumer("t", bootstrap_servers="localhost:1", interceptors=[interceptor])
+
+
+class Both:
+    """A deserializer with a method, and what may be handed over instead by mistake: its class."""
+
+    def deserialize(self, topic: str, headers: Any, data: bytes) -> bytes:
+        return data
+
+
+class OfTopicAndBytes:
+    def deserialize(self, topic: str, data: bytes) -> bytes:
+        return data
+
+
+def _three(topic: str, headers: Any, data: bytes) -> bytes:
+    return data
+
+
+@functools.wraps(_three)
+def _wrapping(*arguments: Any) -> bytes:
+    return _three(*arguments)
+
+
+DESERIALIZERS: list[Any] = [
+    None, bytes.decode, json.loads, int, str, len, bool, Decimal, bytes, pickle.loads, functools.partial(int, base=10),
+    functools.partial(struct.unpack, ">q"), functools.partial(_three, "t", ()), operator.methodcaller("decode"), _three, _wrapping,
+    _coroutine, Both(), Both().deserialize, lambda data, *more: data, lambda data, /, upper=True: data, lambda *all_: all_,
+    type("Called", (), {"__call__": lambda self, data: data})(), type("Made", (), {"__init__": lambda self, data: None}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("made", [KafkaConsumer, ShareConsumer, BlockingConsumer, BlockingShareConsumer])
+@pytest.mark.parametrize("name", ["key_deserializer", "value_deserializer"])
+def test_deserializers_that_can_be_called_are_taken(made: Any, name: str) -> None:
+    for each in DESERIALIZERS:
+        if each is not _coroutine or made in (KafkaConsumer, ShareConsumer):
+            made("t", bootstrap_servers="localhost:1", group_id="g", **{name: each})
+
+
+@pytest.mark.parametrize("made", [KafkaConsumer, ShareConsumer, BlockingConsumer, BlockingShareConsumer])
+@pytest.mark.parametrize("name", ["key_deserializer", "value_deserializer"])
+@pytest.mark.parametrize(
+    "odd",
+    [
+        lambda: b"",
+        lambda topic, data: data,
+        lambda topic, headers, data, more: data,
+        lambda data, *, schema: data,
+        functools.partial(_three, "t", (), b""),
+        functools.partial(_three, "t"),
+        OfTopicAndBytes(),
+        Both,
+    ],
+)
+def test_a_deserializer_that_no_record_can_be_given_to_is_refused(made: Any, name: str, odd: Any) -> None:
+    with pytest.raises(
+        ValueError, match=rf"{name}=.*: it cannot be called with 1 argument \(.*expected a callable that takes bytes, or"
+    ):
+        made("t", bootstrap_servers="localhost:1", group_id="g", **{name: odd})
+
+
+@pytest.mark.parametrize("made", [KafkaConsumer, ShareConsumer])
+def test_a_trace_listener_that_cannot_be_called_is_refused(made: Any) -> None:
+    taken: tuple[Any, ...] = (print, list[Any]().append, Method(), lambda event, more=None: None)
+    for trace in taken:
+        made("t", bootstrap_servers="localhost:1", group_id="g", trace=trace)
+    for odd in (lambda: None, lambda event, more: None):
+        with pytest.raises(ValueError, match=r"trace=.*: it cannot be called with 1 argument .*; expected a plain callable that"):
+            made("t", bootstrap_servers="localhost:1", group_id="g", trace=odd)
+
+
+@pytest.mark.parametrize("odd", [lambda scope: "token", type("Odd", (), {"token": lambda self, scope: "token"})()])
+def test_a_source_of_tokens_that_wants_arguments_is_refused(odd: Any) -> None:
+    options: Any = {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": odd}
+    with pytest.raises(ValueError, match=r"sasl_oauth_token_provider: expected .* a callable without arguments"):
+        ConsumerConfig.of(**options)
+    ConsumerConfig.of(**{**options, "sasl_oauth_token_provider": lambda scope="all": "token"})
+
+
+def test_other_functions_that_cannot_be_called_are_refused_where_they_are_handed_over() -> None:
+    producer: Any = type("Producer", (), {"send_and_wait": _coroutine})()
+    DeadLetters(producer, lambda record: record.topic)
+    for function in (lambda: "dead", _coroutine):
+        with pytest.raises(TypeError, match=r"topic=.*expected the name of a topic or a function of a record"):
+            DeadLetters(producer, function)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"progress=.*: it cannot be called with 1 argument"):
+        scan("t", progress=lambda: None)  # type: ignore[arg-type, misc]
+    with pytest.raises(TypeError, match=r"report=.*: it cannot be called with 2 arguments"):
+        add_lag_listener(None, lambda lag: None)  # type: ignore[arg-type, misc]
 
 
 @virtual

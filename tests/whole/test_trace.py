@@ -3,11 +3,12 @@
 import ast
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafka_async import trace
-from kafka_async.errors import KafkaError, NotLeaderForPartitionError
+from kafka_async.errors import DeserializationError, KafkaError, NotLeaderForPartitionError
 from kafka_async.model import TopicPartition
 from kafka_async.trace import (
     LONGEST,
@@ -211,13 +212,32 @@ def test_every_line_of_the_background_belongs_to_a_subject() -> None:
     assert without == {"loop.py", "telemetry.py"}, "which are about no subject of their own"
 
 
+_DOWN = OSError("down")
+
+
+def _failed(now: float, offset: int, outcome: str, error: Exception = _DOWN, **more: Any) -> RecordFailed:
+    more = {"attempt": 1, "final": True, **more}
+    return RecordFailed(now=now, topic="t", partition=0, offset=offset, error=error, outcome=outcome, **more)
+
+
+def test_a_record_that_no_handler_had_is_said_to_be_one(caplog: pytest.LogCaptureFixture) -> None:
+    log = LoggingListener()
+    log(_failed(0, 1, "dead letter", DeserializationError("bad"), attempt=0))
+    log(_failed(0, 2, "skipped", attempt=0))
+    log(_failed(0, 3, "dead letter", DeserializationError("of a handler's own")))
+    assert [entry.message for entry in caplog.records] == [
+        "t-0 at offset 1: dead letter before a handler had it, since it cannot be deserialized (DeserializationError('bad'))",
+        "t-0 at offset 2: skipped before a handler had it (OSError('down'))",
+        't-0 at offset 3: dead letter after attempt 1 (DeserializationError("of a handler\'s own"))',
+    ]
+
+
 def test_failures_that_are_tried_again_are_one_warning_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "kafka_async")
     log = LoggingListener()
 
     def fail(now: float, offset: int, outcome: str, *, final: bool = False) -> None:
-        error = OSError("down")
-        log(RecordFailed(now=now, topic="t", partition=0, offset=offset, attempt=1, error=error, outcome=outcome, final=final))
+        log(_failed(now, offset, outcome, final=final))
 
     for offset in range(30_000):
         fail(offset / 1_000, offset, "tried again in 0.5 s")

@@ -109,15 +109,28 @@ class LetterChoice:
 
     def __contains__(self, letter: DeadLetter) -> bool:
         """Whether a letter is meant."""
-        names = set() if letter.exception is None else {letter.exception, letter.exception.rpartition(".")[2]}
         return (
             (not self.letters or (letter.partition, letter.offset) in self.letters)
             and (not self.sources or letter.source.topic in self.sources)
-            and (not self.exceptions or bool(names & self.exceptions))
+            and (not self.exceptions or bool(_names(letter) & self.exceptions))
             and (self.reason is None or self.reason in letter.reason)
             and (self.since is None or letter.written_at >= self.since)
             and (self.until is None or letter.written_at < self.until)
         )
+
+    def mistyped(self, letters: Collection[DeadLetter]) -> Iterator[str]:
+        """Yield a sentence about each name that no letter has."""
+        exceptions = {name for letter in letters for name in _names(letter)}
+        for name in sorted(self.exceptions - exceptions):
+            yield f"No letter has the exception {name!r}{did_you_mean(name, exceptions) or '.'}"
+        sources = {letter.source.topic for letter in letters}
+        for name in sorted(self.sources - sources):
+            yield f"No letter came from topic {name!r}{did_you_mean(name, sources) or '.'}"
+
+
+def _names(letter: DeadLetter) -> set[str]:
+    """Return the names of a letter's exception: with its module, and without."""
+    return set() if letter.exception is None else {letter.exception, letter.exception.rpartition(".")[2]}
 
 
 def _place(text: str) -> tuple[int, int]:
@@ -159,6 +172,11 @@ class Letterbox:
             for entry in self.entries
         ]
         return evolve(self, entries=tuple(entries))
+
+    @property
+    def letters(self) -> list[DeadLetter]:
+        """The letters, also those that have gone back."""
+        return [entry.letter for entry in self.entries if entry.letter is not None]
 
     def strangers(self) -> int:
         """Return how many records are not dead letters."""
@@ -301,6 +319,8 @@ def show(
             for each in box.entries
             if each.letter is not None and each.letter in choice and (everything or not each.gone_back)
         ]
+        for sentence in choice.mistyped(box.letters):
+            output.notify(f"% {sentence}")
         output.notify(_counted([letter for letter, _ in shown], box, everything))
         return b"".join(json_row(_as_json(*each)) for each in shown) if as_json or not shown else _as_table(shown)
 
@@ -719,7 +739,7 @@ def summary(wanted: Redrive, outcome: RedriveOutcome) -> str:
         said = f"Wrote {_letters(done)} back."
     if outcome.plan.tired:
         said += f" {_letters(outcome.plan.tired)} went back {wanted.most_redrives} times already and stay (--max-redrives)."
-    return said
+    return " ".join((said, *wanted.choice.mistyped(outcome.plan.box.letters)))
 
 
 def _by_destination(wanted: Redrive, outcome: RedriveOutcome) -> list[dict[str, Any]]:

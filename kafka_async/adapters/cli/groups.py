@@ -296,10 +296,14 @@ async def existing(admin: Admin, name: str) -> Group:
     try:
         return await admin.describe(name)
     except GroupIdNotFound as error:
-        listed = await batches.list_many(admin.client, seconds=_FOR_A_HINT)
-        told = [listing.group_id for each in listed.values() if not isinstance(each, KafkaError) for listing in each]
-        near = did_you_mean(name, told)
-        raise GroupIdNotFound(f"group {name!r} does not exist{near}") from error
+        raise GroupIdNotFound(await no_such_group(admin, name)) from error
+
+
+async def no_such_group(admin: Admin, name: str) -> str:
+    """Return what to say of a group that does not exist."""
+    listed = await batches.list_many(admin.client, seconds=_FOR_A_HINT)
+    told = [listing.group_id for each in listed.values() if not isinstance(each, KafkaError) for listing in each]
+    return f"group {name!r} does not exist{did_you_mean(name, told)}"
 
 
 async def no_group_of_consumers(options: Mapping[str, Any], error: KafkaError) -> KafkaError:

@@ -16,6 +16,7 @@ from attrs import frozen
 
 from ...application.consumer import KafkaConsumer
 from ...config import ConsumerConfig, parse_duration
+from ...config.spelling import did_you_mean
 from ...errors import GroupIdNotFound, IllegalStateError, NoOffsetForPartitionError, OffsetOutOfRangeError
 from ...model import OffsetAndMetadata, TopicPartition
 from ..admin import Admin, Client
@@ -70,7 +71,7 @@ def show(
             if row.committed is not None
         ]
         header = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "LEADER-EPOCH", "METADATA", "NOTE")
-        return table(header, lines) if lines else "No committed offsets.\n"
+        return table(header, lines) if lines else f"No committed offsets{_hint(topics or (), committed) or '.'}\n"
 
     start(work, debug)
 
@@ -427,13 +428,20 @@ def delete(
             committed = await admin.committed(group)
             chosen = [each for each in committed if _is_chosen(each, choices)]
             if not chosen:
-                raise NoOffsetForPartitionError(f"group {group!r} has committed nothing of {', '.join(topics)}", ())
+                hint = _hint((topic for topic, _ in choices), committed)
+                raise NoOffsetForPartitionError(f"group {group!r} has committed nothing of {', '.join(topics)}{hint}", ())
             if execute:
                 await admin.delete_offsets(group, chosen)
         what = f"the offsets of {names_of(chosen)} for group {group!r}"
         return f"Deleted {what}.\n" if execute else f"Dry run: nothing was deleted. --execute deletes {what}.\n"
 
     start(work, debug)
+
+
+def _hint(topics: Iterable[str], partitions: Iterable[TopicPartition]) -> str:
+    """Return what the first of the topics that is mistyped may have meant; an empty text if none is like one of these."""
+    known = {each.topic for each in partitions}
+    return next((hint for topic in topics if topic not in known and (hint := did_you_mean(topic, known))), "")
 
 
 def _is_chosen(partition: TopicPartition, choices: Iterable[tuple[str, tuple[int, ...]]]) -> bool:
@@ -464,9 +472,11 @@ def forget(
                 raise IllegalStateError(f"group {group!r} is not a share group; 'offsets reset' moves a group of consumers")
             if found.members:
                 raise IllegalStateError(refusal(found))
-            chosen = [each for each in await admin.share_offsets(group) if each.topic in topics]
+            begun = await admin.share_offsets(group)
+            chosen = [each for each in begun if each.topic in topics]
             if missing := [topic for topic in topics if topic not in {each.topic for each in chosen}]:
-                raise NoOffsetForPartitionError(f"group {group!r} has begun nothing of {', '.join(dict.fromkeys(missing))}", ())
+                what = f"{', '.join(dict.fromkeys(missing))}{_hint(missing, begun)}"
+                raise NoOffsetForPartitionError(f"group {group!r} has begun nothing of {what}", ())
             if execute:
                 await admin.forget_share_offsets(group, dict.fromkeys(topics))
         if execute:

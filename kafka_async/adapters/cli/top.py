@@ -14,11 +14,13 @@ import typer
 from attrs import define, field
 
 from ...config import ConsumerConfig
+from ...config.spelling import did_you_mean
 from ...errors import KafkaError
 from ..admin import Admin, Client
 from ..monitor import Book, GroupView, PartitionView, Snapshot, Status, Survey
 from .consumer_options import Brokers, CommandConfig, Settings, admin_options
 from .formats import json_row
+from .groups import no_such_group
 from .painting import Painter, can_paint, painting
 from .screens import GROUPS, PARTITIONS, Action, Column, Screens, heading
 from .shell import AsJson, Debug, Output, new_app, run
@@ -105,9 +107,10 @@ async def _written(survey: Survey, plan: TopPlan, output: Output) -> int:
     snapshot = await _last(survey, plan.seconds or 0.0)
     await output.write(_document(snapshot, plan))
     for name in snapshot.missing:
-        output.notify(f"kafka-async: group {name!r} does not exist")
+        output.notify(f"kafka-async: {await no_such_group(survey.admin, name)}")
     if snapshot.lacks_topic:
-        output.notify(f"kafka-async: topic {survey.book.topic!r} does not exist, or may not be described")
+        topic = str(survey.book.topic)
+        output.notify(f"kafka-async: topic {topic!r} does not exist, or may not be described{did_you_mean(topic, survey.topics)}")
     for name in untold(snapshot, plan.names) if not snapshot.lacks_topic else ():
         where = f" in topic {survey.book.topic!r}" if survey.book.topic is not None else ""
         output.notify(f"kafka-async: nothing is known of group {name!r}{where}")

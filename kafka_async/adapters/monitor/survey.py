@@ -106,6 +106,11 @@ class Survey:
         await self._date()
         return self.book.snapshot(self._now(), poll)
 
+    @property
+    def topics(self) -> Collection[str]:
+        """The topics of the cluster, as of the last poll."""
+        return self._layout.topics
+
     def _missing(self, listed: Mapping[int, Collection[GroupListing] | KafkaError]) -> tuple[str, ...]:
         """Return the groups asked for by name that do not exist; none while a broker that may have them does not answer."""
         if any(isinstance(each, KafkaError) for each in listed.values()):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...errors import KafkaConfigurationError
+from ...functions import check_plain
 from ...model import TopicPartition
 from ...values import frozen
 from ..ranges.offsets import Offsets
@@ -98,8 +99,10 @@ def _offsets(given: Any) -> Offsets | None:
 def add_lag_listener(spark: "SparkSession", report: Callable[[str, Lag], Any]) -> "StreamingQueryListener":
     """Call ``report(name, lag)`` after each batch of every streaming query of a session, with its name or else its id.
 
-    It is called in a thread of Spark's. Returns the listener, for ``spark.streams.removeListener``.
+    It is called in a thread of Spark's, plain. Returns the listener, for ``spark.streams.removeListener``. Raises ``TypeError`` for
+    a function that cannot be called so.
     """
+    check_plain(report, "report", "a plain function of a query's name and its lag", 2)
     from pyspark.sql.streaming.listener import (
         QueryProgressEvent,
         QueryStartedEvent,

@@ -20,6 +20,7 @@ from ...config import ConsumerConfig
 from ...config.consumer_config import NAMES
 from ...config.spelling import did_you_mean, nearest
 from ...errors import KafkaConfigurationError
+from ...functions import check_plain
 from ...model import IsolationLevel, TopicPartition
 from ...trace import counted
 from ...values import define, evolve, field, frozen
@@ -140,8 +141,8 @@ def scan(
         raise KafkaConfigurationError(
             f"on_loss={on_loss!r}: expected 'raise' or 'skip'{did_you_mean(str(on_loss), ('raise', 'skip'))}"
         )
-    if not (progress is None or isinstance(progress, bool) or callable(progress)):
-        raise TypeError(f"progress={progress!r}: expected True, False or a function")
+    if not (progress is None or isinstance(progress, bool)):
+        check_plain(progress, "progress", "True, False or a function of a ScanProgress", 1)
     asked = _asked(topics, since, until, late, partitions, ranges)
     consumer = _consumer_options(options)
     isolation = ConsumerConfig.from_options(consumer).isolation_level

@@ -113,7 +113,7 @@ DESCRIPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "records-done-ahead": "records that are done although an earlier one is not",
         "records-handled-total": "records whose handler returned",
         "attempt-total": "calls of the handler that have ended",
-        "failure-total": "attempts that failed, counted for each record",
+        "failure-total": "attempts that failed, counted for each record, and records that cannot be deserialized",
         "skipped-total": "records that were skipped",
         "dead-letter-total": "records that on_failure took for good",
         "redelivered-total": "records that were written to another topic, to be handled again later",

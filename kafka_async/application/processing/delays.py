@@ -96,7 +96,7 @@ class Delays:
         try:
             return max(_checked(returned(time(record), "not_before")) for time in times)
         except Exception as error:  # the user's function, or what it returns is no time: the record's failure, not ours
-            item.error = error
+            item.error, item.attempt = error, 0
             return -inf
 
     # --- looking ---------------------------------------------------------------------------------------------------------------

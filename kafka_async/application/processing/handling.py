@@ -24,7 +24,7 @@ from ...errors import LONGEST_REASON, ProcessingError, shown
 from ...functions import finished, is_async, takes_context
 from ...model import OffsetAndMetadata, TopicPartition, at_offset
 from ...network.waiting import pause, running_loop
-from ...trace import COMES_AGAIN, STOP, Fault, RecordFailed, Recovered
+from ...trace import COMES_AGAIN, STOP, Fault, RecordFailed, Recovered, attempted
 from ...values import define, field
 from .attempts import Unit
 from .context import ProcessingContext
@@ -885,7 +885,7 @@ class Handling:
         reason = shown(error, LONGEST_REASON)
         if before is not None and before is not error:
             reason += f", raised when the record had failed with {shown(before, LONGEST_REASON)}"
-        failure = ProcessingError(f"{where} failed after attempt {unit.attempt}: {reason}", record, unit.attempt)
+        failure = ProcessingError(f"{where} failed {attempted(unit.attempt, first.error)}: {reason}", record, unit.attempt)
         failure.__cause__ = error
         self._fail(failure)
 

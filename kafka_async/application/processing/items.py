@@ -52,8 +52,9 @@ class Item:
     waits_since: float
     """As ``arrived``, until it was handled: then since it may be handled again."""
     attempt: int = 1
+    """0 with an ``error``, since no handler gets it."""
     error: BaseException | None = None
-    """Why the record cannot be handed to a handler: it could not be deserialized, or its lane could not be found."""
+    """Why the record cannot be handed to a handler: it could not be deserialized, or its lane or its time could not be found."""
     raw: Record | None = None
     """The record before deserializers and interceptors; ``None``: the same."""
     held_up: bool = False

@@ -276,7 +276,7 @@ class Work:
                 hash(lane)
             except Exception as failure:  # the user's function, or what it returns has no hash: the record's failure, not ours
                 lane, error = None, failure
-            items.append(Item(part, lane, record, each, now, now, 1, error))
+            items.append(Item(part, lane, record, each, now, now, 1 if error is None else 0, error))
         return items
 
     def _unknown(self, progress: PartitionProgress, items: Sequence[Item]) -> list[Item]:
@@ -304,7 +304,7 @@ class Work:
         lane: Hashable = None
         if self.lane_of is not None and not self.one_set_of_lanes:
             lane = self.lane_of(record)
-        self.lanes.receive(part, [Item(part, lane, record, number, now, now, 1, error)])
+        self.lanes.receive(part, [Item(part, lane, record, number, now, now, 0, error)])
 
     def _part_for(self, partition: TopicPartition, offset: int, topic_id: UUID | None = None) -> Part:
         part = self.parts.get(partition)

@@ -1,6 +1,7 @@
 """What read calls do, but for the last step, which is the facade's own: an assignment right before it returns (``unread.py``)."""
 
 from collections.abc import Collection
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from ...config import ConsumerConfig
@@ -51,10 +52,10 @@ class ReadCalls:
         """Return the task or thread that calls. It asks for more, so it is done with the records it had."""
         return self.reader.auto_commit.holdings.asks()
 
-    async def portion(self, partitions: tuple[TopicPartition, ...], holder: Any) -> Any:
-        """Return the portion whose next record is to be handed out; its ``place`` is then raised."""
+    async def portion(self, partitions: tuple[TopicPartition, ...], holder: Any, seconds: float = inf) -> Any:
+        """Return the portion whose next record is to be handed out; its ``place`` is then raised. ``NothingCame``: none in time."""
         self.guard.check_readable()
-        return await self.reader.next_portion(self.assigned.only(partitions), holder)
+        return await self.reader.next_portion(self.assigned.only(partitions), holder, seconds)
 
     async def many(self, partitions: tuple[TopicPartition, ...], timeout_ms: float, max_records: int | None, holder: Any) -> Batch:
         """See ``KafkaConsumer.getmany``."""

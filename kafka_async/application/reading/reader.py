@@ -8,6 +8,7 @@ nothing has changed; otherwise it goes through ``step``, which checks everything
 """
 
 from collections.abc import Callable, Collection
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ...background.boundary import EventHandler
@@ -24,6 +25,7 @@ from ..inbox import Inbox
 from ..lifecycle.lifecycle import Lifecycle, Phase
 from ..lifecycle.metrics import Idle
 from .cursor import Piece, Raw, Refusal
+from .in_vain import InVain
 from .iteration import PORTION, HandOut, Portion
 from .unread import Unread
 
@@ -38,8 +40,10 @@ TURN: Final = 0.02
 PACE: Final = 0.2
 """Seconds that an application should take for one portion of an iteration, if call-backs have to see its records first."""
 TAKEN_OVER: Final = "process() began to read from this consumer while this call waited; nothing else can read meanwhile"
-LONG: Final = 3600.0
-"""Seconds after which a read without a timeout looks again."""
+
+
+class NothingCame(Exception):
+    """No record came for as long as an iteration waits for one."""
 
 
 @define(eq=False)
@@ -63,6 +67,11 @@ class Gate:
         """Whether ``pass_through`` has nothing to do."""
         running = self.lifecycle.phase in (Phase.RUNNING, Phase.STARTING) and self.handler.ended is None
         return running and self.inbox.is_empty and self.rebalancing.is_quiet
+
+    @property
+    def reads_nothing(self) -> bool:
+        """Whether nothing is subscribed or assigned, and nothing is being given up for that."""
+        return self.subscribed.is_nothing and not self.rebalancing.is_unsubscribing
 
     async def pass_through(self) -> None:
         """End if stopped, carry a rebalance out, raise what the background reports."""
@@ -95,6 +104,7 @@ class Reader:
     idle: Idle
     """How long read calls wait."""
     handout: "HandOut[Record]"
+    in_vain: InVain
     _era: int = field(default=0, init=False)
     """How often somebody else took over."""
     _turn_ends: float = field(default=0.0, init=False)
@@ -177,15 +187,18 @@ class Reader:
 
     # --- one by one ------------------------------------------------------------------------------------------------------------
 
-    async def next_portion(self, only: Collection[TopicPartition], holder: Any) -> "Portion[Record]":
-        """Return the portion whose next record is to be handed to ``holder`` by one call, and remember that."""
+    async def next_portion(self, only: Collection[TopicPartition], holder: Any, seconds: float = inf) -> "Portion[Record]":
+        """Return the portion whose next record is to be handed to ``holder`` by one call, and remember that.
+
+        Raises ``NothingCame`` after ``seconds``.
+        """
         if only:
             portion = await self._one(only, holder)
         elif self.handout.calm and self.handout.has_more:
             self._entered(self.runtime.clock())
             portion = self.handout.portion
         else:
-            portion = await self.step(holder)
+            portion = await self.step(holder, seconds)
         if self.auto_commit.enabled:
             self.auto_commit.holdings.handed_one(holder, portion.records[portion.place])
         return portion
@@ -196,32 +209,34 @@ class Reader:
         Raises ``IllegalStateError`` once none of ``only`` is assigned any more, unless a rebalance may still bring one back.
         """
         self.unread.settle()
-        portion, decode, limit, unread = None, self.preparation is None, self._limit, self.unread
+        decode, limit, unread = self.preparation is None, self._limit, self.unread
 
         def found() -> "Portion[Record] | None":
             if unread.partitions.keys().isdisjoint(only) and unread.set_aside.keys().isdisjoint(only):
                 raise IllegalStateError(f"{', '.join(map(str, sorted(only)))}: not assigned any more; no record of it can come")
             return unread.portion(limit, only, decode=decode)
 
-        while portion is None:
-            portion = await self._until(only, LONG, limit, found, holder)
+        portion = await self._until(only, inf, limit, found, holder)
+        if portion is None:
+            raise NothingCame
         return portion
 
-    async def _next_ones(self, holder: Any) -> "list[Portion[Record]]":
-        """Return the portions whose records are to be handed out next, waiting for one as long as it takes."""
+    async def _next_ones(self, holder: Any, seconds: float) -> "list[Portion[Record]]":
+        """Return the portions whose records are to be handed out next, waiting up to ``seconds`` for one."""
         self.unread.settle()
-        portions, decode, limit, take = None, self.preparation is None, self._limit, self.unread.portions
-        while portions is None:
-            portions = await self._until((), LONG, limit, lambda: take(limit, decode=decode), holder)
+        decode, limit, take = self.preparation is None, self._limit, self.unread.portions
+        portions = await self._until((), seconds, limit, lambda: take(limit, decode=decode), holder)
+        if portions is None:
+            raise NothingCame
         return portions
 
     @property
     def _limit(self) -> int:
         return self._pace if self.preparation is not None else self.config.max_poll_records
 
-    async def step(self, holder: Any) -> "Portion[Record]":
+    async def step(self, holder: Any, seconds: float = inf) -> "Portion[Record]":
         """Return the portion whose next record is handed to ``holder``, which is done with what it had, and let its following
-        steps take theirs at once while nothing happens.
+        steps take theirs at once while nothing happens. Raises ``NothingCame`` after ``seconds``.
         """
         handout, holdings = self.handout, self.auto_commit.holdings
         calm = handout.calm
@@ -229,7 +244,7 @@ class Reader:
             self.turn_to(holder)
         else:
             looked = handout.looked()
-            portions = await self._next_ones(holder)
+            portions = await self._next_ones(holder, seconds)
             portion = portions[0]
             if portion is not handout.portion:
                 self._keep_pace()
@@ -293,9 +308,9 @@ class Reader:
             if remaining <= 0:
                 await self._take_turn()
                 return None
-            self._begin_wait(only)
+            look_in = self._begin_wait(only)
             try:
-                await runtime.signal.wait(ticket, min(remaining, commit_in))
+                await runtime.signal.wait(ticket, min(remaining, commit_in, look_in))
             finally:
                 self._end_wait(ticket)
 
@@ -329,12 +344,17 @@ class Reader:
         self.auto_commit.look(self.runtime.clock())
         await self.auto_commit.commits.intercept()
 
-    def _begin_wait(self, only: Collection[TopicPartition]) -> None:
+    def _begin_wait(self, only: Collection[TopicPartition]) -> float:
+        """Return after how many seconds to look again though nothing has come."""
         handler = self.gate.handler
         if self.unread.buffer.hungry:
             self.unread.ask_for(only, waiting=handler.reading > 0)
         handler.reading += 1
-        self.idle.enter(self.runtime.clock())
+        now = self.runtime.clock()
+        self.idle.enter(now)
+        if self.unread.partitions and self.in_vain.since == inf:
+            return inf
+        return self.in_vain.look(now, nothing=self.gate.reads_nothing)
 
     def _end_wait(self, ticket: int) -> None:
         if self.runtime.signal.ticket() != ticket:

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import AsyncIterator, Collection
 from itertools import count
+from math import inf
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
 from uuid import UUID
 
@@ -16,7 +17,6 @@ from ..arguments import at_least_one, seconds, subscribed_topics
 from ..lifecycle.lifecycle import Phase
 from ..lifecycle.observing import is_alive, is_stale, milliseconds_of, state_of
 from ..lifecycle.runtime import Runtime
-from ..reading.reader import LONG
 from ..started import note
 from .parts import ShareParts, assemble_share
 from .record import ShareRecord
@@ -161,11 +161,9 @@ class ShareConsumer(Generic[K, V]):
         record: ShareRecord[K, V] | None = _at_hand(self._parts)
         if record is not None:
             return record
-        while True:
-            self._parts.guard.check_readable()
-            records: list[ShareRecord[K, V]] = await self._parts.reader.read(LONG, 1)
-            if records:
-                return records[0]
+        self._parts.guard.check_readable()
+        records: list[ShareRecord[K, V]] = await self._parts.reader.read(inf, 1)
+        return records[0]
 
     async def getmany(
         self, *, timeout_ms: float = 0, max_records: int | None = None
@@ -218,7 +216,7 @@ class ShareConsumer(Generic[K, V]):
           first: up to 1 s after the first delivery, then twice as long each time, 60 s at most. For other times, release it in a
           function of your own: ``record.release(delay_ms=...)``. ``"skip"`` rejects it, and so does ``async def (record, error,
           attempts)`` once it has returned, unless it has acknowledged the record otherwise. A record that cannot be deserialized is
-          passed to it, with its bytes and without an attempt, at its ``bad_record_deliveries``-th delivery; before that it is
+          passed to it, with its bytes and after 0 attempts, at its ``bad_record_deliveries``-th delivery; before that it is
           released. If its deserializer raised an error with ``retriable = True``, that is called again until it succeeds. If the
           brokers write dead letters of the group (KIP-1191), they write one for each record that is rejected or released too often:
           ``adapters/cli/README.md`` says when to use which.
@@ -280,14 +278,15 @@ class ShareConsumer(Generic[K, V]):
 
     @property
     def ready(self) -> bool:
-        """Whether records can come: it is started, a broker can be reached and, if subscribed, the member has partitions.
+        """Whether records can come: it is started, topics are subscribed, a broker can be reached, and the member has
+        partitions.
 
         For a readiness probe. It is ``False`` while the coordinator or every broker is unreachable, while access to a topic is
         denied, and while a partition cannot be read (``ShareStatistics.problems``), and becomes ``True`` again by itself. Once
         ``process`` has failed it is ``False`` until something else reads.
         """
         guard, inbox = self._parts.guard, self._parts.inbox
-        is_steady = state_of(guard.lifecycle, inbox) is ConsumerState.STEADY
+        is_steady = self._parts.life.subscribed is not None and state_of(guard.lifecycle, inbox) is ConsumerState.STEADY
         return is_steady and not guard.has_failed and not inbox.handler.denied and not self._parts.problems()
 
     @property

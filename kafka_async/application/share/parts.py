@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
 from ...background.boundary import EventHandler, Exchange
 from ...background.share.share_settings import ShareSettings
@@ -23,6 +23,7 @@ from ..lifecycle.otlp import source_of
 from ..lifecycle.ownership import CallGuard, Ownership
 from ..lifecycle.runtime import Runtime, TaskRuntime, ThreadRuntime
 from ..outbox import Outbox
+from ..reading.in_vain import InVain
 from .custody import Custody, Held
 from .metrics import ShareMetrics
 from .options import share_options
@@ -30,6 +31,7 @@ from .reading import ShareReader
 from .start_and_stop import StartAndStop
 
 _numbers = count(1)
+_NOTHING_TO_READ: Final = "a read waits, but nothing is subscribed: call subscribe(), or give topics to the constructor"
 
 
 @frozen(eq=False)
@@ -107,7 +109,16 @@ def assemble_share(
         exchange=exchange,
         calls=calls,
         custody=custody,
-        reader=ShareReader(lifecycle, handler, runtime, inbox, custody, deserializers, settings.bad_record_deliveries),
+        reader=ShareReader(
+            lifecycle,
+            handler,
+            runtime,
+            inbox,
+            custody,
+            deserializers,
+            settings.bad_record_deliveries,
+            InVain(trace, _NOTHING_TO_READ),
+        ),
         metrics=metrics,
         life=StartAndStop(config, settings, lifecycle, runtime, calls, exchange, trace, factory, custody, telemetry),
     )

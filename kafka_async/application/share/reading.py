@@ -16,6 +16,7 @@ from ..callbacks import Deserialized, Deserializers
 from ..inbox import Inbox
 from ..lifecycle.lifecycle import Lifecycle, Phase
 from ..lifecycle.runtime import Runtime
+from ..reading.in_vain import InVain
 from ..reading.reader import TAKEN_OVER
 from .custody import Custody, Raw, Record
 from .pace import Pace
@@ -40,6 +41,7 @@ class ShareReader:
     custody: Custody
     deserializers: Deserializers | None
     bad_record_deliveries: int
+    in_vain: InVain
     _turn_ends: float = field(default=0.0, init=False)
     _pace: Pace = field(init=False, repr=False)
     _deserializing: bool = field(default=False, init=False)
@@ -98,7 +100,7 @@ class ShareReader:
                 if not waits:
                     waits = True
                     handler.wake_background()  # which reads on only for somebody who wants records
-                await signal.wait(ticket, left)
+                await signal.wait(ticket, min(left, self.in_vain.look(clock(), nothing=not self.custody.exchange.topics)))
         finally:
             handler.reading -= 1
             demand.wanted -= size

@@ -89,7 +89,7 @@ class ShareWork:
         self, partition: TopicPartition, record: Any, error: BaseException, now: float, topic_id: object = None
     ) -> None:
         """Take in a record that cannot be handed to a handler."""
-        item = Item(self._part, None, record, 0, now, now, 1, error)
+        item = Item(self._part, None, record, 0, now, now, 0, error)
         self._items[record] = item
         self.held += 1
         self.lanes.add(item)

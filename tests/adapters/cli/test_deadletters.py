@@ -75,6 +75,23 @@ def test_a_choice_is_of_the_letters_that_all_its_options_mean(options: dict[str,
     assert (letter(3) in LetterChoice.parse(**options)) == meant
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, []),
+        ({"exceptions": ["OutOfStock", "ValueError"]}, []),
+        ({"exceptions": ["outofstok"]}, ["No letter has the exception 'outofstok'; did you mean 'OutOfStock'?"]),
+        ({"exceptions": ["shop.OutOfStok"]}, ["No letter has the exception 'shop.OutOfStok'; did you mean 'shop.OutOfStock'?"]),
+        ({"exceptions": ["Reject", "ValueError"]}, ["No letter has the exception 'Reject'."]),
+        ({"sources": ["order"]}, ["No letter came from topic 'order'; did you mean 'orders'?"]),
+        ({"sources": ["orders"], "reason": "cup"}, []),
+    ],
+)
+def test_a_name_that_no_letter_has_may_have_meant_another(options: dict[str, Any], said: list[str]) -> None:
+    letters = [letter(1), letter(2, exception="ValueError"), letter(3, exception=None)]
+    assert list(LetterChoice.parse(**options).mistyped(letters)) == said
+
+
 @pytest.mark.parametrize("text", ["", "3", "a:3", "0:-1", "0:1:2"])
 def test_a_letter_that_is_no_place_is_refused(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="expected PARTITION:OFFSET, as in 0:17"):
@@ -173,6 +190,9 @@ class Brokers:
     def _write(self, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]) -> None:
         self.call(lambda cluster: cluster.produce("dead", key=key, value=value, headers=headers, partition=0, timestamp=WRITTEN))
 
+    def show(self, *arguments: str) -> Result:
+        return CliRunner().invoke(app, ["deadletters", "show", "dead", "-b", self.threaded.bootstrap, *arguments])
+
     def redrive(self, *arguments: str, seconds: int = 60) -> Result:
         """Redrive; ``seconds``: how long a call waits for brokers that do not answer."""
         quick = ("-X", f"default.api.timeout.ms={seconds * 1000}", "-X", "fetch.max.wait.ms=50")
@@ -252,6 +272,17 @@ def test_options_that_choose_none_of_the_letters_say_how_many_there_are(brokers:
     assert brokers.back(2) == []
     assert brokers.redrive().exit_code == 0
     assert "There is nothing to write back." in brokers.redrive().stderr
+
+
+def test_a_mistyped_name_is_told_and_one_whose_letters_have_gone_back_is_none(brokers: Brokers) -> None:
+    brokers.letter_without_value(brokers.job(), len(b"mug"))
+    said = "No letter came from topic 'job'; did you mean 'jobs'?"
+
+    assert f"The options choose no letter; 1 letter could go back. {said}\n" in brokers.redrive("--from", "job").stderr
+    assert f"% {said}\n% no letters\n" in brokers.show("--from", "job").stderr
+    assert brokers.redrive("--from", "jobs").exit_code == 0
+    again = brokers.redrive("--from", "jobs")
+    assert ("There is nothing to write back." in again.stderr, "No letter" in again.stderr) == (True, False)
 
 
 def test_a_copy_goes_back_if_its_topic_is_gone(brokers: Brokers) -> None:

@@ -18,7 +18,7 @@ from kafka_async.application.processing.encoding import encode
 from kafka_async.config import ConsumerConfig
 from kafka_async.errors import TopicAuthorizationFailedError
 from kafka_async.model import Node
-from kafka_async.sync import ShareConsumer
+from kafka_async.sync import KafkaConsumer, ShareConsumer
 from kafka_async.testing import HANG, Api, Cluster, ThreadedCluster
 from kafka_async.testing.simulation import FakeCluster
 from kafka_async.wire.messages import (
@@ -472,7 +472,7 @@ def test_topics_are_forgotten_only_with_execute(sharing: ThreadedCluster) -> Non
     before = begun()
     done = forget("-t", "jobs", "--execute")
 
-    assert (other.exit_code, other.stderr) == (1, "kafka-async: group 'workers' has begun nothing of job\n")
+    assert (other.exit_code, other.stderr) == (1, "kafka-async: group 'workers' has begun nothing of job; did you mean 'jobs'?\n")
     said = "Dry run: nothing was forgotten. --execute makes group 'workers' forget jobs:0.\n"
     assert (dry.exit_code, dry.stdout) == (0, said)
     assert before == {TopicPartition("jobs", 0): 1}
@@ -527,3 +527,20 @@ def test_a_change_that_no_broker_tells_is_not_shown_without_a_word(cluster: Thre
     assert result.exit_code == 0
     assert f"the change was made, but the broker that was asked does not tell it yet: {LETTERS}\n" in result.stderr
     assert "no dead letters are written to dlq.g: the topic does not exist" in result.stderr
+
+
+def test_a_topic_that_is_mistyped_is_told_by_what_shows_and_deletes_offsets() -> None:
+    with ThreadedCluster(Cluster()) as cluster:
+        cluster.call(lambda brokers: brokers.topic("jobs")).result()
+        cluster.call(lambda brokers: brokers.produce("jobs", value="1")).result()
+        with KafkaConsumer("jobs", bootstrap_servers=cluster.bootstrap, group_id="g", auto_offset_reset="earliest") as consumer:
+            consumer.getone()
+
+        def offsets(*arguments: str) -> Result:
+            return CliRunner().invoke(app, ["offsets", *arguments, "-b", cluster.bootstrap])
+
+        assert offsets("show", "g", "-t", "job").stdout == "No committed offsets; did you mean 'jobs'?\n"
+        assert offsets("show", "g", "-t", "elsewhere").stdout == "No committed offsets.\n"
+        refused = [offsets("delete", "g", "-t", name).stderr for name in ("job", "jobs:7")]
+    assert refused[0] == "kafka-async: group 'g' has committed nothing of job; did you mean 'jobs'?\n"
+    assert refused[1] == "kafka-async: group 'g' has committed nothing of jobs:7\n"

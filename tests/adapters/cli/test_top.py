@@ -146,6 +146,17 @@ def test_looking_no_longer_than_the_usual_interval_is_still_two_polls(cluster: T
     assert time.monotonic() - began >= 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-g", "bilings"], "group 'bilings' does not exist; did you mean 'billing'?"),
+        (["-t", "order"], "topic 'order' does not exist, or may not be described; did you mean 'orders'?"),
+    ],
+)
+def test_a_name_that_is_mistyped_is_told(cluster: ThreadedCluster, arguments: list[str], said: str) -> None:
+    assert run(cluster, "--once", *arguments).stderr == f"kafka-async: {said}\n"
+
+
 def test_a_topic_that_does_not_exist_is_unknown_and_not_well(cluster: ThreadedCluster) -> None:
     result = run(cluster, "--once", "--topic", "typo")
     assert result.exit_code == 3

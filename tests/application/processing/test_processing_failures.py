@@ -291,7 +291,7 @@ async def test_the_handler_may_decide_for_itself() -> None:
 
 
 @virtual
-async def test_a_record_that_cannot_be_deserialized_goes_to_on_failure_with_its_bytes() -> None:
+async def test_a_record_that_cannot_be_deserialized_goes_to_on_failure_with_its_bytes(caplog: pytest.LogCaptureFixture) -> None:
     some = world()
     some.produce(5)
 
@@ -303,7 +303,7 @@ async def test_a_record_that_cannot_be_deserialized_goes_to_on_failure_with_its_
     letters = []
 
     async def write(record: Record, error: BaseException, attempts: int) -> None:
-        letters.append((record.offset, record.value, type(error)))
+        letters.append((record.offset, record.value, type(error), attempts))
 
     seen = []
 
@@ -314,8 +314,42 @@ async def test_a_record_that_cannot_be_deserialized_goes_to_on_failure_with_its_
         await until(lambda: len(seen) == 4)
         await run.drain()
     assert seen == [0, 1, 3, 4]
-    assert letters == [(2, b"2", DeserializationError)]
+    assert letters == [(2, b"2", DeserializationError, 0)]
     assert some.committed() == 5
+    (said,) = [entry.getMessage() for entry in caplog.records]
+    assert "t-0 at offset 2: dead letter before a handler had it, since it cannot be deserialized (DeserializationError(" in said
+
+
+def _refuse(data: bytes | Record) -> Any:
+    raise ValueError("not for a handler")
+
+
+@pytest.mark.parametrize("how", ["deserializer", "order", "not_before"])
+@virtual
+async def test_a_record_that_no_handler_had_has_had_no_attempt(how: str, caplog: pytest.LogCaptureFixture) -> None:
+    some = world()
+    some.produce(1)
+    options: dict[str, Any] = {"consumer": {"value_deserializer": _refuse}} if how == "deserializer" else {how: _refuse}
+    why = ", since it cannot be deserialized" if how == "deserializer" else ""
+    letters = []
+
+    async def write(record: Record, error: BaseException, attempts: int) -> None:
+        letters.append(attempts)
+
+    async with processed(some, on_failure=write, retry=Retry(attempts=5), **options) as run:
+        await until(lambda: bool(letters))
+        await run.drain()
+        assert run.statistics().attempts == 0
+    assert letters == [0]
+    assert f"t-0 at offset 0: dead letter before a handler had it{why} (" in caplog.text
+    some = world()
+    some.produce(1)
+    with pytest.raises(
+        ProcessingError, match=f"^t-0 at offset 0 failed before a handler had it{why}: .*not for a handler"
+    ) as caught:
+        async with processed(some, **options) as run:
+            await run.wait()
+    assert caught.value.attempts == 0
 
 
 class Named:

@@ -11,6 +11,7 @@ from kafka_async.application.callbacks import Deserializers
 from kafka_async.application.inbox import Inbox
 from kafka_async.application.lifecycle.lifecycle import Happening, Lifecycle
 from kafka_async.application.lifecycle.runtime import TaskRuntime
+from kafka_async.application.reading.in_vain import InVain
 from kafka_async.application.share.consumer import ShareConsumer
 from kafka_async.application.share.custody import Custody, Held
 from kafka_async.application.share.reading import ShareReader
@@ -320,7 +321,8 @@ class Reading:
         self.inbox = Inbox(self.handler, GroupMetadata(group_id="g"))
         self.custody = Custody(self.exchange, self.runtime.clock, 1, Held(self.runtime), deserializer is not None)
         deserializers = None if deserializer is None else Deserializers.of(None, deserializer)
-        self.reader = ShareReader(self.lifecycle, self.handler, self.runtime, self.inbox, self.custody, deserializers, 3)
+        in_vain = InVain(lambda event: None, "nothing is subscribed")
+        self.reader = ShareReader(self.lifecycle, self.handler, self.runtime, self.inbox, self.custody, deserializers, 3, in_vain)
         self.woken = self.deliveries = 0
         self.lifecycle.move(Happening.START)
         self.lifecycle.move(Happening.STARTED)

@@ -160,3 +160,32 @@ def test_jobs_that_all_take_longer_than_a_lock_are_all_done(run: Run, members: i
         assert max(deliveries.values()) <= 3
 
     run(main)
+
+
+@on_both
+def test_a_record_that_no_handler_had_is_said_to_be_one_at_each_delivery(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    given: list[int] = []
+
+    async def main() -> None:
+        async def handle(record: Any) -> None: ...
+
+        async def bury(record: Any, error: BaseException, attempts: int) -> None:
+            given.append(attempts)
+
+        options: dict[str, Any] = {"value_deserializer": lambda data: 1 / 0, "bad_record_deliveries": 2}
+        async with (
+            ShareConsumer("jobs", group_id="workers", **options, **_filled(1).options()) as consumer,
+            consumer.processing(handle, on_failure=bury),
+        ):
+            with anyio.fail_after(60):
+                while not given:  # noqa: ASYNC110 - nothing tells of it, and time is virtual
+                    await anyio.sleep(0.1)
+
+    run(main)
+    assert given == [0]
+    said = [
+        entry.getMessage()
+        for entry in caplog.records
+        if "before a handler had it, since it cannot be deserialized" in entry.message
+    ]
+    assert [text.partition("jobs-0 at offset 0: ")[2].partition(" before")[0] for text in said] == ["released", "dead letter"]

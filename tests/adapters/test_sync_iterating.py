@@ -1,0 +1,108 @@
+"""``for record in consumer`` of the blocking consumer, and its end by ``consumer_timeout_ms``, which is kafka-python's."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import kafka_async
+from kafka_async import TopicPartition
+from kafka_async.sync import KafkaConsumer
+from kafka_async.testing import Cluster, ThreadedCluster
+
+PATIENCE = 20.0
+PARTITION = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def served() -> Iterator[ThreadedCluster]:
+    cluster = Cluster()
+    cluster.topic("t")
+    with ThreadedCluster(cluster) as served:
+        write(served, 0, 1, 2)
+        yield served
+
+
+def write(served: ThreadedCluster, *numbers: int) -> None:
+    def produce(cluster: Cluster) -> None:
+        for number in numbers:
+            cluster.produce("t", value=b"%d" % number)
+
+    served.call(produce).result()
+
+
+def consumer_of(served: ThreadedCluster, **options: Any) -> KafkaConsumer[Any, Any]:
+    options = {"group_id": "g", "auto_offset_reset": "earliest", **options}
+    return KafkaConsumer("t", bootstrap_servers=served.bootstrap, **options)
+
+
+def all_of(consumer: KafkaConsumer[Any, Any]) -> list[int]:
+    return [int(record.value) for record in consumer]
+
+
+@pytest.mark.parametrize("options", [{}, {"value_deserializer": int}], ids=["bytes", "deserialized"])
+def test_an_iteration_ends_when_nothing_has_come_for_so_long_and_another_goes_on_from_there(
+    served: ThreadedCluster, options: dict[str, Any]
+) -> None:
+    with consumer_of(served, consumer_timeout_ms=1000, **options) as consumer:
+        assert all_of(consumer) == [0, 1, 2]
+        write(served, 3, 4)
+        assert all_of(consumer) == [3, 4]
+        assert all_of(consumer) == []
+        write(served, 5)
+        assert int(consumer.getone().value) == 5
+
+
+def test_an_iteration_that_may_not_wait_takes_what_is_there(served: ThreadedCluster) -> None:
+    with consumer_of(served, consumer_timeout_ms=0) as consumer:
+        seen: list[int] = []
+        while len(seen) < 3:
+            seen += all_of(consumer)
+    assert seen == [0, 1, 2]
+
+
+def test_the_last_record_before_the_end_is_done(served: ThreadedCluster) -> None:
+    """The caller asked for the next one. So it is committed though an exception leaves the block, which commits nothing held."""
+
+    def use() -> None:
+        with consumer_of(served, consumer_timeout_ms=1000) as consumer:
+            assert all_of(consumer) == [0, 1, 2]
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        use()
+    with consumer_of(served) as consumer:
+        assert consumer.committed(PARTITION) == 3
+
+
+@pytest.mark.parametrize("options", [{}, {"consumer_timeout_ms": float("inf")}, {"consumer_timeout_ms": -1}], ids=str)
+def test_an_iteration_without_an_end_goes_on_waiting(served: ThreadedCluster, options: dict[str, Any]) -> None:
+    seen: list[int] = []
+    waits, last = threading.Event(), threading.Event()
+
+    def read() -> None:
+        for record in consumer:
+            seen.append(int(record.value))
+            (waits if seen[-1] < 3 else last).set()
+
+    with consumer_of(served, **options) as consumer:
+        reader = threading.Thread(target=read)
+        reader.start()
+        assert waits.wait(PATIENCE)
+        write(served, 3)
+        assert last.wait(PATIENCE)
+    reader.join(PATIENCE)
+    assert seen == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("value", ["1000", None, True, float("nan")], ids=repr)
+def test_a_time_that_is_no_number_is_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"^consumer_timeout_ms=.*: expected a number of milliseconds$"):
+        KafkaConsumer("t", consumer_timeout_ms=value)
+
+
+def test_the_asyncio_consumer_says_who_takes_it() -> None:
+    options: Any = {"consumer_timeout_ms": 1000}
+    with pytest.warns(DeprecationWarning, match=r"consumer_timeout_ms is ignored: .*kafka_async\.sync; getmany"):
+        kafka_async.KafkaConsumer("t", **options)

@@ -1,0 +1,128 @@
+"""Reads while nothing is subscribed or assigned: they wait, the log says so once, and the consumer is not ready."""
+
+import logging
+from typing import Any
+
+import anyio
+import pytest
+
+from kafka_async import KafkaConsumer, TopicPartition
+from kafka_async.application.share.consumer import ShareConsumer
+from kafka_async.testing import Cluster
+from tests.testing.test_clusters import Run, on_both
+
+PARTITION = TopicPartition("jobs", 0)
+
+
+def _filled() -> Cluster:
+    cluster = Cluster()
+    cluster.topic("jobs", partitions=1)
+    cluster.group("workers", share_auto_offset_reset="earliest")
+    cluster.produce("jobs", value=b"a")
+    return cluster
+
+
+def _plain(cluster: Cluster, *topics: str, **options: Any) -> KafkaConsumer[Any, Any]:
+    return KafkaConsumer(*topics, auto_offset_reset="earliest", **cluster.options(), **options)
+
+
+def _shared(cluster: Cluster) -> ShareConsumer[Any, Any]:
+    return ShareConsumer(group_id="workers", **cluster.options())
+
+
+def _said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    """Return what the log says of it, by level, from the last call on."""
+    said = [
+        (entry.levelname, entry.getMessage()) for entry in caplog.records if "reading" in entry.message or "waits" in entry.message
+    ]
+    caplog.clear()
+    return said
+
+
+@on_both
+@pytest.mark.parametrize("make", [_plain, _shared])
+def test_reads_without_a_subscription_wait_and_say_so_once_and_go_on_with_one(
+    make: Any, run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with make(_filled()) as consumer:
+            assert not consumer.ready
+            assert _said(caplog) == []
+            for _ in range(3):
+                assert await consumer.getmany(timeout_ms=900) == {}
+            assert _said(caplog) == []
+            for _ in range(300):
+                assert await consumer.getmany(timeout_ms=900) == {}
+            [(level, text)] = _said(caplog)
+            assert level == "WARNING"
+            assert "a read waits, but nothing is subscribed" in text
+            assert "call subscribe()" in text
+            assert ("assign()" in text) == (make is _plain)
+            assert "give topics to the constructor" in text
+            got = []
+
+            async def read() -> None:
+                got.append((await consumer.getone()).value)
+
+            with anyio.fail_after(4000):
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(read)
+                    await anyio.sleep(3600)
+                    assert got == []
+                    consumer.subscribe(["jobs"])
+            assert got == [b"a"]
+            await consumer.getmany(timeout_ms=100)
+            assert consumer.ready
+            assert [level for level, _ in _said(caplog)] == ["INFO"]
+            left = consumer.unsubscribe()
+            if left is not None:
+                await left
+            assert not consumer.ready
+            await consumer.getmany(timeout_ms=2900)
+            assert _said(caplog) == []
+            await consumer.getmany(timeout_ms=200)
+            assert [level for level, _ in _said(caplog)] == ["WARNING"]
+
+    with caplog.at_level(logging.INFO, "kafka_async"):
+        run(main)
+
+
+@on_both
+def test_a_consumer_is_ready_with_what_is_assigned_to_it_and_until_that_is_nothing(run: Run) -> None:
+    async def main() -> None:
+        async with _plain(_filled()) as consumer:
+            consumer.assign([PARTITION])
+            assert (await consumer.getone()).value == b"a"
+            assert consumer.ready
+            consumer.assign([])
+            assert not consumer.ready
+
+    run(main)
+
+
+@on_both
+def test_a_subscription_without_partitions_here_is_one(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    """The group has more members than partitions, or no topic matches yet."""
+
+    async def main() -> None:
+        cluster = _filled()
+        early = _plain(cluster)
+        early.subscribe(pattern="nothing-yet-.*")
+        async with _plain(cluster, "jobs", group_id="g"), _plain(cluster, "jobs", group_id="g") as late, early:
+            for consumer in (early, late):
+                assert await consumer.getmany(timeout_ms=20_000) == {}
+                assert (consumer.assignment(), consumer.ready) == (set(), True)
+
+    run(main)
+    assert _said(caplog) == []
+
+
+@on_both
+def test_a_consumer_that_only_asks_does_not_say_that_it_reads_nothing(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with _plain(_filled(), group_id="g") as consumer:
+            assert await consumer.end_offsets([PARTITION]) == {PARTITION: 1}
+            await anyio.sleep(3600)
+
+    run(main)
+    assert caplog.records == []
