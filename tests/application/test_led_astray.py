@@ -65,6 +65,7 @@ def cut_off(cluster: FakeCluster) -> None:
         cluster.disconnect(node)
 
 
+@pytest.mark.slow
 @EVERY
 @virtual
 async def test_nothing_is_taken_from_another_cluster_to_which_a_known_broker_leads(
@@ -91,6 +92,7 @@ async def test_nothing_is_taken_from_another_cluster_to_which_a_known_broker_lea
         assert all("cluster 'wrong' answers" in line for line in named)
 
 
+@pytest.mark.slow
 @EVERY
 @virtual
 async def test_a_member_whose_coordinator_leads_to_another_cluster_comes_back_with_its_offsets(release: Mapping[Api, int]) -> None:

@@ -133,6 +133,7 @@ async def _run(seed: int) -> None:
     await Program(seed).run()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS)
 def test_what_is_assigned_anew_is_read_in_full(part: int) -> None:
     run_seeds(_run, range(part * SEEDS, (part + 1) * SEEDS))

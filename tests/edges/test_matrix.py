@@ -49,6 +49,7 @@ def test_combinations_hold_whatever_times_answers_take(kind: str, seed: int) -> 
     check(programs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS)
 def test_random_programs_hold(part: int) -> None:
     check(numbered(range(part, RANDOM, len(PARTS))))

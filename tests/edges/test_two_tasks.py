@@ -102,6 +102,7 @@ async def test_what_the_application_commits_is_held_by_no_task_any_more() -> Non
         holding.cancel_scope.cancel()
 
 
+@pytest.mark.slow
 @virtual
 async def test_tasks_that_read_once_are_not_kept() -> None:
     place = Ownership()

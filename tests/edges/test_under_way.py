@@ -218,6 +218,7 @@ async def _run(seed: int) -> None:
     await Program(seed).run()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS)
 def test_nothing_is_taken_for_under_way_that_is_not(part: int) -> None:
     run_seeds(_run, range(part * SEEDS, (part + 1) * SEEDS))

@@ -28,6 +28,7 @@ def test_nothing_grows_with_trouble(protocol: str | None, seed: int) -> None:
     assert {"cancelled", "cut", "errors", "hang", "move", "refuse", "stop"} <= done.keys()
 
 
+@pytest.mark.slow
 def test_growth_is_seen() -> None:
     before = Measure.take(3)
     kept = [_Kept() for _ in range(200)]

@@ -20,6 +20,7 @@ def run(main: Callable[[], Coroutine[Any, Any, Any]], **options: float) -> Any:
         return runner.run(main())
 
 
+@pytest.mark.slow
 def test_a_program_that_has_much_to_do_does_not_spin() -> None:
     async def yields() -> None:
         for _ in range(50_000):

@@ -431,6 +431,7 @@ def test_an_editor_completes_the_options_of_process() -> None:
     assert {f"{name}=" for name in DEFAULTS} <= set(completions(jedi, 'KafkaConsumer("t").process(print, '))
 
 
+@pytest.mark.slow
 def test_an_editor_completes_every_option() -> None:
     jedi = pytest.importorskip("jedi", reason="jedi is not installed: pip install '.[test]'")
     assert {f"{name}=" for name in NAMES} <= set(completions(jedi, "KafkaConsumer("))

@@ -55,6 +55,7 @@ async def listed(admin: Admin) -> list[GroupListing]:
     return [group for groups in found.values() if not isinstance(groups, Exception) for group in groups]
 
 
+@pytest.mark.slow
 @virtual
 async def test_five_thousand_groups_take_a_request_for_each_hundred_of_a_broker() -> None:
     cluster = with_groups(5000)

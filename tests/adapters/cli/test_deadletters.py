@@ -128,6 +128,7 @@ def test_a_choice_that_a_commit_has_no_room_for_is_seen_before_anything_is_writt
     assert read.has_room({(0, each) for each in range(8000)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("failing", "rare"), [(0.0, 4), (0.3, 5), (0.5, 11), (0.7, 50)])
 def test_what_there_is_room_for_is_remembered_whichever_of_it_fail(failing: float, rare: int) -> None:
     chance = Random(rare)  # noqa: S311  # no secret
@@ -360,6 +361,7 @@ def test_a_letter_that_is_deleted_meanwhile_does_not_hold_up_the_others(brokers:
     assert len(brokers.back(3)) == 2
 
 
+@pytest.mark.slow
 def test_a_producer_that_writes_nothing_is_not_asked_for_each_batch(brokers: Brokers) -> None:
     for offset in range(BATCH + 1):
         brokers.letter_of_broker(offset, copy=b"mug")

@@ -90,6 +90,7 @@ def test_a_poll_of_many_groups_takes_no_more_requests_than_the_formula() -> None
     test()
 
 
+@pytest.mark.slow
 @virtual
 async def test_groups_that_have_nothing_to_do_are_asked_each_sixth_poll() -> None:
     cluster, tps = crowded(0)
@@ -390,6 +391,7 @@ async def test_many_brokers_that_do_not_answer_make_a_poll_no_longer_than_a_few(
     assert snapshot.number < 8
 
 
+@pytest.mark.slow
 @virtual
 @pytest.mark.parametrize("first", [True, False])
 async def test_many_brokers_that_do_not_answer_cost_a_poll_no_more_if_it_looks_where_partitions_are(first: bool) -> None:

@@ -73,6 +73,7 @@ def of_a_head(table: Any) -> None:
     assert table.head(5).num_rows == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("leave", [of_a_loop, of_a_reader, of_a_stream, of_a_failing_callback, of_a_head])
 def test_what_is_left_early_leaves_nothing_open(many: Scanned, leave: Callable[[Any], None]) -> None:
     table = many.scan("a", fetch_max_bytes=2000, max_partition_fetch_bytes=2000)

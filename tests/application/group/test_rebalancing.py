@@ -403,6 +403,7 @@ async def test_a_start_that_fails_since_nobody_answers_takes_a_second_more_at_mo
     assert anyio.current_time() < 3.6
 
 
+@pytest.mark.slow
 @both
 @virtual
 async def test_a_stop_at_any_moment_of_a_start_leaves_no_ghost_in_the_group(protocol: str) -> None:

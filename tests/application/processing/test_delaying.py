@@ -139,6 +139,7 @@ async def test_what_becomes_due_after_a_drain_begins_with_resume(paused: bool) -
         await until(lambda: len(some.done) == 3, 1)
 
 
+@pytest.mark.slow
 @virtual
 async def test_a_record_that_becomes_due_after_a_drain_is_not_stalled_before_resume() -> None:
     some = world()
@@ -372,6 +373,7 @@ async def test_batches_and_lanes_get_what_is_due() -> None:
     assert some.committed() == 40
 
 
+@pytest.mark.slow
 @virtual
 async def test_a_record_is_not_late_or_stalled_because_it_was_not_due() -> None:
     some = world()

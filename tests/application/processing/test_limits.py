@@ -59,6 +59,7 @@ async def test_records_begin_at_the_rate_and_a_wait_is_no_stall(caplog: pytest.L
     assert "unfinished" not in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limits", [{}, {"rate": 1000}, {"breaker": Breaker(OSError)}, {"too_many_failures": (50, 100)}])
 @pytest.mark.parametrize("order", ["none", "key"])
 @virtual
@@ -86,6 +87,7 @@ async def test_a_handler_that_hangs_is_a_stall_whatever_waits_for_it(
             assert [*states, consumer.state] == [ConsumerState.STALLED, ConsumerState.STEADY]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "limits",
     [{}, {"rate": 1000}, {"rate": contextlib.nullcontext()}, {"breaker": Breaker(OSError)}, {"too_many_failures": (50, 100)}],
@@ -355,6 +357,7 @@ async def test_one_record_that_cannot_be_served_is_no_outage() -> None:
     assert some.committed() == count
 
 
+@pytest.mark.slow
 @virtual
 async def test_one_record_that_cannot_be_served_keeps_those_that_come_seldom_waiting_for_a_while_only() -> None:
     some, needed = world(), Dependency()
@@ -375,6 +378,7 @@ async def test_one_record_that_cannot_be_served_keeps_those_that_come_seldom_wai
     assert some.committed() == 12
 
 
+@pytest.mark.slow
 @virtual
 async def test_a_dependency_that_flaps_fills_no_topic_of_dead_letters() -> None:
     some, needed = world(3), Dependency()
@@ -587,6 +591,7 @@ async def test_records_of_a_batch_that_failed_alone_are_kept_during_an_outage_an
     assert list(map(type, letters.values())) == ([] if raises else [ValueError])
 
 
+@pytest.mark.slow
 @virtual
 async def test_what_the_failed_ones_of_a_batch_have_left_is_no_success_in_between() -> None:
     some, sizes = world(), list[int]()
@@ -603,6 +608,7 @@ async def test_what_the_failed_ones_of_a_batch_have_left_is_no_success_in_betwee
         await until(lambda: some.committed() == 100, 500)
 
 
+@pytest.mark.slow
 @virtual
 async def test_what_the_failed_ones_of_a_batch_have_left_shows_that_others_can() -> None:
     """A record in each batch that failed by its own fault opened the breaker at each probe, and was kept for ever."""

@@ -135,6 +135,7 @@ async def test_a_thread_that_ends_after_its_time_counts_as_late() -> None:
     assert some.committed() == 1
 
 
+@pytest.mark.slow
 async def test_a_thread_may_ask_what_would_be_committed_if_it_had_returned() -> None:
     some = world()
     some.produce(3_000)

@@ -211,6 +211,7 @@ async def test_after_it_records_are_read_as_before() -> None:
     assert some.committed() == 10
 
 
+@pytest.mark.slow
 @virtual
 async def test_the_state_says_that_a_record_is_stuck() -> None:
     some = world()

@@ -61,6 +61,7 @@ async def test_a_record_is_tried_again_and_only_its_lane_waits() -> None:
     assert some.committed() == 10
 
 
+@pytest.mark.slow
 @virtual
 async def test_half_of_the_records_fail_over_and_over_and_memory_is_bounded() -> None:
     some = world()
@@ -135,6 +136,7 @@ async def test_records_that_fail_for_good_do_not_slow_the_others_down(failing: s
     assert seconds < 1.25 * 18_000 * 0.01 / 20
 
 
+@pytest.mark.slow
 @virtual
 async def test_too_much_that_waits_for_later_is_said_once_and_stops_only_its_partitions(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -156,6 +156,7 @@ async def test_after_the_last_delay_a_record_is_given_up_as_it_was_first_and_a_r
     assert (bad.key, bad.value, bad.headers) == (b"k", b"bad", (("a", b"1"),))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("routed", [False, True])
 @virtual
 async def test_in_a_retry_topic_a_record_has_one_attempt_even_if_retry_would_allow_it_more(routed: bool) -> None:

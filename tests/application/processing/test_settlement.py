@@ -52,6 +52,7 @@ async def test_no_record_is_handled_by_two_members_when_a_second_one_comes() -> 
     assert [some.committed(partition) for partition in range(4)] == [300] * 4
 
 
+@pytest.mark.slow
 @virtual
 @pytest.mark.parametrize("commits", [True, False])
 async def test_what_waits_when_an_eager_rebalance_begins_is_handled_by_the_member_that_gets_it(commits: bool) -> None:

@@ -119,6 +119,7 @@ async def test_an_interval_of_nothing_keeps_nothing_busy() -> None:
         await anyio.sleep(100)  # virtual time passes only while every task waits
 
 
+@pytest.mark.slow
 @virtual
 async def test_what_is_completed_costs_the_same_however_many_partitions_there_are() -> None:
     async def calls(partitions: int) -> int:

@@ -27,6 +27,7 @@ def test_times_are_milliseconds_unless_their_names_say_seconds() -> None:
     assert (some["oldest-age-seconds"], some["queue-time-total"], some["handler-time-total"]) == (1.5, 2_000, 3_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delay", [0, 60])
 @pytest.mark.parametrize("batch", [None, 2])
 @virtual

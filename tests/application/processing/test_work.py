@@ -335,6 +335,7 @@ def test_a_partition_that_holds_as_much_as_is_left_waits() -> None:
     assert set(some.intake().waiting) == set()
 
 
+@pytest.mark.slow
 def test_a_partition_that_runs_too_far_ahead_waits_until_its_oldest_record_is_done() -> None:
     some = work(most=100_000)
     some.receive(TP, records(range(40_000)), 0.0)

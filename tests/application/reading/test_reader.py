@@ -873,6 +873,7 @@ class Sieve:
     def on_commit(self, offsets: object) -> None: ...
 
 
+@pytest.mark.slow
 @virtual
 async def test_a_read_whose_records_are_all_dropped_ends_in_its_time() -> None:
     cluster = FakeCluster()

@@ -31,6 +31,7 @@ async def _drain(consumer: Consumer, busy: list[TopicPartition], quiet: TopicPar
             left -= sum(map(len, batch.values()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partitions", [2, 9])
 @virtual
 async def test_waiting_for_a_quiet_partition_costs_no_second_fetch_of_a_busy_one(partitions: int) -> None:
@@ -234,6 +235,7 @@ def test_an_application_that_does_not_read_costs_no_more_requests_than_an_idle_o
     run_virtual_asyncio(scenario)
 
 
+@pytest.mark.slow
 def test_a_broker_of_idle_partitions_is_asked_no_more_often_while_another_has_a_busy_one() -> None:
     async def scenario() -> None:
         cluster, (busy, *_) = filled(0, 10, size=5)

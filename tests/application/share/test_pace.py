@@ -125,6 +125,7 @@ async def _process(consumer: ShareConsumer[Any, Any], handle: Handler) -> None:
     await consumer.process(handle, concurrency=1)
 
 
+@pytest.mark.slow
 @on_both
 @pytest.mark.parametrize("read", [_iterate, _read_batches, _process])
 def test_two_members_share_jobs_that_take_long(
@@ -329,6 +330,7 @@ def test_a_process_does_not_go_by_the_pace_of_reads_before_it(run: Run) -> None:
     run(main)
 
 
+@pytest.mark.slow
 @on_both
 def test_a_read_call_gets_as_many_records_as_it_wants_however_long_they_took(run: Run) -> None:
     async def main() -> None:
