@@ -280,7 +280,7 @@ class Reader:
 
         ``stage``: how many records to pass to call-backs if none is ready. ``holder``: who holds what is found.
         """
-        runtime, unread, era = self.runtime, self.unread, self._era
+        runtime, unread, handler, era = self.runtime, self.unread, self.gate.handler, self._era
         deadline, prepared = runtime.clock() + seconds, False
         await self._enter(runtime.clock())
         while True:
@@ -309,10 +309,13 @@ class Reader:
                 await self._take_turn()
                 return None
             look_in = self._begin_wait(only)
+            handler.reading += 1  # not in there: whatever raises before ``try``, such as a trace listener, would leave it so
             try:
                 await runtime.signal.wait(ticket, min(remaining, commit_in, look_in))
             finally:
-                self._end_wait(ticket)
+                handler.polled_at = now = runtime.clock()  # first: a thread of the background may look between these
+                handler.reading -= 1
+                self._end_wait(ticket, now)
 
     def _check_era(self, era: int) -> None:
         if era != self._era:
@@ -346,24 +349,19 @@ class Reader:
 
     def _begin_wait(self, only: Collection[TopicPartition]) -> float:
         """Return after how many seconds to look again though nothing has come."""
-        handler = self.gate.handler
+        now, look_in = self.runtime.clock(), inf
+        if not self.unread.partitions or self.in_vain.since < inf:
+            look_in = self.in_vain.look(now, nothing=self.gate.reads_nothing)
         if self.unread.buffer.hungry:
-            self.unread.ask_for(only, waiting=handler.reading > 0)
-        handler.reading += 1
-        now = self.runtime.clock()
+            self.unread.ask_for(only, waiting=self.gate.handler.reading > 0)
         self.idle.enter(now)
-        if self.unread.partitions and self.in_vain.since == inf:
-            return inf
-        return self.in_vain.look(now, nothing=self.gate.reads_nothing)
+        return look_in
 
-    def _end_wait(self, ticket: int) -> None:
+    def _end_wait(self, ticket: int, now: float) -> None:
         if self.runtime.signal.ticket() != ticket:
             self.auto_commit.unsettle()
-        handler = self.gate.handler
-        handler.reading -= 1
-        if not handler.reading and self.unread.buffer.asked:
+        if not self.gate.handler.reading and self.unread.buffer.asked:
             self.unread.buffer.asked = frozenset()
-        handler.polled_at = now = self.runtime.clock()
         self.idle.leave(now)
         self._turn_ends = now + TURN
 

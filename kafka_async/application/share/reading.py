@@ -69,15 +69,16 @@ class ShareReader:
         now, era = clock(), self._era
         until = now + seconds
         handler.polled_at = now
-        handler.reading += 1
         demand = self.custody.exchange.demand
-        demand.wanted += size
         self._pace.begin(now)
         records: list[Record] = []
         if size:
             demand.held_back = False
             demand.asked, demand.missed = size, 0
             demand.read_at = now
+        # No call comes between these and what undoes them, so no signal handler either.
+        handler.reading += 1
+        demand.wanted += size
         try:
             if now >= self._turn_ends:
                 await signal.checkpoint()
@@ -102,9 +103,9 @@ class ShareReader:
                     handler.wake_background()  # which reads on only for somebody who wants records
                 await signal.wait(ticket, min(left, self.in_vain.look(clock(), nothing=not self.custody.exchange.topics)))
         finally:
+            handler.polled_at = now = clock()  # first: a thread of the background may look between these
             handler.reading -= 1
             demand.wanted -= size
-            handler.polled_at = now = clock()
             if size:
                 demand.read_at = now
             self._pace.end(now, len(records))

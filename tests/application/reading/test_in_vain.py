@@ -9,6 +9,7 @@ import pytest
 from kafka_async import KafkaConsumer, TopicPartition
 from kafka_async.application.share.consumer import ShareConsumer
 from kafka_async.testing import Cluster
+from kafka_async.trace import Fault, TraceEvent
 from tests.testing.test_clusters import Run, on_both
 
 PARTITION = TopicPartition("jobs", 0)
@@ -26,8 +27,8 @@ def _plain(cluster: Cluster, *topics: str, **options: Any) -> KafkaConsumer[Any,
     return KafkaConsumer(*topics, auto_offset_reset="earliest", **cluster.options(), **options)
 
 
-def _shared(cluster: Cluster) -> ShareConsumer[Any, Any]:
-    return ShareConsumer(group_id="workers", **cluster.options())
+def _shared(cluster: Cluster, **options: Any) -> ShareConsumer[Any, Any]:
+    return ShareConsumer(group_id="workers", **cluster.options(), **options)
 
 
 def _said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
@@ -126,3 +127,27 @@ def test_a_consumer_that_only_asks_does_not_say_that_it_reads_nothing(run: Run, 
 
     run(main)
     assert caplog.records == []
+
+
+@on_both
+@pytest.mark.parametrize("make", [_plain, _shared])
+def test_a_trace_listener_that_raises_ends_its_read_and_leaves_none_behind(
+    make: Any, run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else the member would count as reading for ever, however long its application does not."""
+
+    def listen(event: TraceEvent) -> None:
+        if isinstance(event, Fault) and event.outage == "reading":
+            raise LookupError
+
+    async def main() -> None:
+        options = {"group_id": "g"} if make is _plain else {}
+        async with make(_filled(), trace=listen, max_poll_interval_ms=10_000, **options) as consumer:
+            with pytest.raises(LookupError):
+                await consumer.getmany(timeout_ms=5_000)
+            consumer.subscribe(["jobs"])
+            assert (await consumer.getone()).value == b"a"
+            await anyio.sleep(60)
+            assert "max_poll_interval_ms" in caplog.text
+
+    run(main)
