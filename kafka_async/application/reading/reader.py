@@ -225,7 +225,7 @@ class Reader:
         """Return the portions whose records are to be handed out next, waiting up to ``seconds`` for one."""
         self.unread.settle()
         decode, limit, take = self.preparation is None, self._limit, self.unread.portions
-        portions = await self._until((), seconds, limit, lambda: take(limit, decode=decode), holder)
+        portions = await self._until((), seconds, limit, lambda: take(limit, decode=decode), holder, from_last=True)
         if portions is None:
             raise NothingCame
         return portions
@@ -274,11 +274,19 @@ class Reader:
         self.gate.handler.polled_at = now
 
     async def _until(
-        self, only: Collection[TopicPartition], seconds: float, stage: int | None, attempt: Callable[[], T], holder: Any
+        self,
+        only: Collection[TopicPartition],
+        seconds: float,
+        stage: int | None,
+        attempt: Callable[[], T],
+        holder: Any,
+        *,
+        from_last: bool = False,
     ) -> T | None:
         """Return what ``attempt`` finds, waiting for it up to ``seconds``.
 
-        ``stage``: how many records to pass to call-backs if none is ready. ``holder``: who holds what is found.
+        ``stage``: how many records to pass to call-backs if none is ready. ``holder``: who holds what is found. ``from_last``: the
+        seconds begin anew with each record that call-backs have seen, whatever they made of it.
         """
         runtime, unread, handler, era = self.runtime, self.unread, self.gate.handler, self._era
         deadline, prepared = runtime.clock() + seconds, False
@@ -295,7 +303,8 @@ class Reader:
                     return found
                 # Once at least, however short the time is. Interceptors may drop all that they see, again and again.
                 if stage is not None and (not prepared or runtime.clock() < deadline) and await self._prepare(stage, only):
-                    prepared = True
+                    prepared = not from_last
+                    deadline = runtime.clock() + seconds if from_last else deadline
                     await self._go_on()
                     continue
             if unread.failing:
