@@ -371,6 +371,7 @@ class Reader:
             self.auto_commit.unsettle()
         if not self.gate.handler.reading and self.unread.buffer.asked:
             self.unread.buffer.asked = frozenset()
+        self.in_vain.ended_at = now
         self.idle.leave(now)
         self._turn_ends = now + TURN
 

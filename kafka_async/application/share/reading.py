@@ -101,7 +101,7 @@ class ShareReader:
                 if not waits:
                     waits = True
                     handler.wake_background()  # which reads on only for somebody who wants records
-                await signal.wait(ticket, min(left, self.in_vain.look(clock(), nothing=not self.custody.exchange.topics)))
+                await self._wait(ticket, left)
         finally:
             handler.polled_at = now = clock()  # first: a thread of the background may look between these
             handler.reading -= 1
@@ -109,6 +109,13 @@ class ShareReader:
             if size:
                 demand.read_at = now
             self._pace.end(now, len(records))
+
+    async def _wait(self, ticket: int, seconds: float) -> None:
+        look_in = self.in_vain.look(self.runtime.clock(), nothing=not self.custody.exchange.topics)
+        try:
+            await self.runtime.signal.wait(ticket, min(seconds, look_in))
+        finally:
+            self.in_vain.ended_at = self.runtime.clock()
 
     def _look(self) -> None:
         """End if stopped, and raise what the background reports."""
