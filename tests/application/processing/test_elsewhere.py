@@ -20,7 +20,7 @@ from kafka_async import (
 from kafka_async.errors import IllegalGenerationError, RebalanceInProgressError, UnknownMemberIdError
 from kafka_async.testing.simulation import HANG
 from kafka_async.wire import Api
-from tests.application.support import virtual
+from tests.application.support import virtual, virtual_on_trio
 
 from .world import GROUP, leave_a_map, processed, until, world
 
@@ -121,7 +121,7 @@ async def test_nothing_is_begun_once_the_session_may_be_over_and_all_goes_on_aft
 
 
 @PROTOCOLS
-@virtual
+@virtual_on_trio
 async def test_a_member_that_was_frozen_for_longer_than_its_session_begins_nothing_that_others_have(protocol: str) -> None:
     """Its first moments went to what it had received, which others had read by then."""
     some = world()
@@ -149,7 +149,7 @@ async def test_a_member_that_was_frozen_for_longer_than_its_session_begins_nothi
 
 
 @PROTOCOLS
-@virtual
+@virtual_on_trio
 async def test_a_handler_that_was_frozen_for_longer_than_its_session_is_not_told_what_to_store(protocol: str) -> None:
     """It went on before the loss was known, and overwrote with an older offset what the new owner had stored: it counted twice."""
     some = world()

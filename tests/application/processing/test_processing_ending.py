@@ -13,7 +13,7 @@ from kafka_async.application.processing.encoding import decode
 from kafka_async.errors import (
     IllegalStateError,
 )
-from tests.application.support import Consumer, cancelled_at, consumer_on, virtual
+from tests.application.support import Consumer, cancelled_at, consumer_on, virtual, virtual_on_trio
 
 from .world import GROUP, processed, until, world
 
@@ -157,7 +157,7 @@ async def test_stop_takes_no_longer_than_it_may() -> None:
     assert some.running.total() == 0
 
 
-@virtual
+@virtual_on_trio
 @pytest.mark.parametrize("stoppers", [1, 3])
 async def test_a_handler_that_stops_the_consumer_is_not_waited_for_by_itself(stoppers: int) -> None:
     some = world()

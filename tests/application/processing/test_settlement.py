@@ -27,7 +27,7 @@ from kafka_async.wire.messages import (
     OffsetCommitRequestPartition,
     OffsetCommitResponse,
 )
-from tests.application.support import commit_answer, consumer_on, virtual
+from tests.application.support import commit_answer, consumer_on, virtual, virtual_on_trio
 from tests.testing.test_clusters import Run, on_both
 
 from .world import GROUP, Record, World, leave_a_map, processed, until, world
@@ -246,7 +246,7 @@ async def test_the_users_listener_is_called_after_the_drain() -> None:
     assert told == [("assigned", 0, None), ("revoked", 0, 3)]
 
 
-@virtual
+@virtual_on_trio
 async def test_a_partition_that_comes_back_takes_nothing_from_what_still_runs() -> None:
     """A handler that ignores its cancellation ends when its record has been handled by somebody else."""
     some = world()
