@@ -568,3 +568,22 @@ def test_offsets_that_are_deleted_are_told_where_those_of_a_topic_that_is_read_s
     assert result.stderr == (
         "kafka-async: live-0: Offsets of a topic cannot be deleted while the group is subscribed to it; deleted: dead-0\n"
     )
+
+
+@pytest.mark.parametrize("move", [("reset", "g", "-t", "jobs", "--to-latest"), ("skip", "g", "jobs:0:1")], ids=lambda move: move[0])
+def test_a_topic_that_is_made_anew_before_the_commit_is_not_moved(move: tuple[str, ...]) -> None:
+    def write(brokers: Cluster) -> None:
+        brokers.topic("jobs")
+        for _ in range(3):
+            brokers.produce("jobs", value="1")
+
+    with ThreadedCluster(Cluster()) as cluster:
+        cluster.call(write).result()
+        with KafkaConsumer("jobs", bootstrap_servers=cluster.bootstrap, group_id="g", auto_offset_reset="earliest") as consumer:
+            consumer.getone()
+        cluster.call(lambda brokers: brokers.control(Api.OFFSET_COMMIT, lambda *_: brokers.recreate("jobs"))).result()
+        result = CliRunner().invoke(app, ["offsets", *move, "--execute", "-b", cluster.bootstrap])
+        committed = cluster.call(lambda brokers: brokers.committed("g")).result()
+
+    assert (result.exit_code, committed) == (1, {})
+    assert "jobs:0: deleted and created again meanwhile; the group has no new offset there" in result.stderr
