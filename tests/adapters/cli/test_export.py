@@ -157,6 +157,7 @@ def test_texts_and_columns_and_compression(brokers: str, tmp_path: Path) -> None
         (["-o", "-"], "-o - needs --format"),
         (["-o", "o.csv", "--since", "5"], "--since '5': a number could be an offset or a time"),
         (["-o", "o.csv", "--since", "nope"], "--since 'nope': expected 'beginning'"),
+        (["-o", "o.csv", "-p", "0", "--until", "1:3"], "--until: orders-1: not among the partitions that are read, orders-0"),
         (["-o", "o.csv", "--format", "xls"], "'xls': expected one of parquet, arrow, csv, ndjson"),
         (["-o", "o.csv", "--values", "jsn"], "did you mean 'json'?"),
         (["-o", "o.csv", "--schema", "id INT"], "--schema needs --values"),
