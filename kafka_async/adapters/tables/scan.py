@@ -82,7 +82,7 @@ def scan(
     schema: Any = None,
     registry: "str | Mapping[str, str | int] | None" = None,
     message: str | None = None,
-    timezone: str = "UTC",
+    timezone: str | None = None,
     columns: Sequence[str] | None = None,
     ordered: bool = False,
     processes: int | None = 1,
@@ -111,7 +111,8 @@ def scan(
       ``_kafka_offset`` and ``_kafka_timestamp`` (with several topics also ``_kafka_topic``). ``"text"`` is one field ``value``.
     - ``schema``: for JSON the fields, as a ``pyarrow.Schema`` (or polars' schema), in Spark's DDL (``"id BIGINT, at TIMESTAMP"``),
       or ``"infer"``: they are found in the first ten thousand values, or 64 MiB of them. For Avro and Protobuf see ``registry``,
-      ``message`` and ``kafka_async.adapters.values.typed.decoder``. ``timezone``: of times in JSON that name none.
+      ``message`` and ``kafka_async.adapters.values.typed.decoder``. ``timezone``: of times in JSON that name none;
+      ``UTC`` unless it is given.
     - ``registry``: the URL of a schema registry for JSON, Avro and Protobuf, or a mapping of its options.
     - ``on_bad``: what becomes of values that cannot be decoded. ``"column"``: the fields that cannot be read are null (in JSON the
       others are kept; in Avro and Protobuf all are null), their bytes are in ``_corrupt``, and why in ``_corrupt_reason``.

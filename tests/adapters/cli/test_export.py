@@ -171,6 +171,8 @@ def test_texts_and_columns_and_compression(brokers: str, tmp_path: Path) -> None
         (["-o", "o.csv", "--schema", "id INT"], "--schema needs --values"),
         (["-o", "o.csv", "--on-bad", "skip"], "--on-bad needs --values"),
         (["-o", "o.csv", "--values", "json", "--schema", "id IT"], "'IT' is not a supported type"),
+        (["-o", "o.csv", "--values", "text", "--timezone", "UTC"], "--timezone has no meaning with --values 'text'"),
+        (["-o", "o.csv", "--values", "json", "--timezone", "Nowhere/Land"], "--timezone 'Nowhere/Land': expected a name such as"),
         (["-o", "o.csv", "--part-size", "5"], "--part-size is for folders: end the name with /"),
         (["-o", "o.csv", "--registry-option", "a=b"], "--registry-option needs -r"),
         (["-o", "o.csv", "-X", "group.id=g"], "group_id: an export joins no group and commits nothing"),
