@@ -29,6 +29,7 @@ from ...errors import (
 )
 from ...model import Node, OffsetAndMetadata, TopicPartition
 from ...network.network_settings import SOFTWARE_NAME, SOFTWARE_VERSION
+from ...trace import partition_names
 from ...wire import ApiVersionsRequest, FindCoordinatorRequest, OffsetFetchRequest, Request, Response
 from ...wire.messages import DescribeConfigsRequest, DescribeConfigsResource, OffsetFetchRequestGroup
 from ...wire.messages.admin import (
@@ -59,6 +60,7 @@ from .answers import (
     ShareOffset,
     certain,
     check,
+    check_parts,
     classic_group,
     committed_offsets,
     consumer_group,
@@ -176,7 +178,11 @@ class Admin:
 
     @persistent
     async def delete_offsets(self, group_id: str, partitions: Collection[TopicPartition]) -> None:
-        """Delete committed offsets. Raises ``GroupSubscribedToTopicError`` if a member reads one of the topics."""
+        """Delete committed offsets.
+
+        Raises ``GroupSubscribedToTopicError`` if a member reads one of the topics. Offsets of the others are deleted all the same;
+        the text says which.
+        """
         topics = tuple(
             OffsetDeleteRequestTopic(
                 name=name, partitions=tuple(OffsetDeleteRequestPartition(partition_index=each) for each in numbers)
@@ -185,9 +191,12 @@ class Admin:
         )
         answer = await self._ask_coordinator(group_id, OffsetDeleteRequest(group_id=group_id, topics=topics))
         check(answer.error_code)
-        for topic in answer.topics:
-            for part in topic.partitions:
-                check(part.error_code, f"{topic.name}-{part.partition_index}")
+        outcomes: dict[TopicPartition, tuple[int, str | None]] = {
+            TopicPartition(topic.name, part.partition_index): (part.error_code, None)
+            for topic in answer.topics
+            for part in topic.partitions
+        }
+        check_parts(outcomes, partition_names, "deleted")
 
     # --- share groups ----------------------------------------------------------------------------------------------------------
 
@@ -202,7 +211,8 @@ class Admin:
     async def move_share_group(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Reset a share group without members to these offsets. Locks and acknowledgements after them no longer count.
 
-        Raises ``NonEmptyGroup`` if it has members, and the error of the first partition that was refused.
+        Raises ``NonEmptyGroup`` if it has members, and the error of the first partition that was refused. Others are moved all the
+        same; the text says which.
         """
         moved = by_topic(
             (partition.topic, PartitionToAlter(partition_index=partition.partition, start_offset=offset))
@@ -211,18 +221,24 @@ class Admin:
         topics = tuple(TopicToAlter(topic_name=name, partitions=parts) for name, parts in moved.items())
         answer = await self._ask_coordinator(group_id, AlterShareGroupOffsetsRequest(group_id=group_id, topics=topics))
         check(answer.error_code, answer.error_message)
-        for topic in answer.responses:
-            for part in topic.partitions:
-                check(part.error_code, f"{topic.topic_name}-{part.partition_index}: {part.error_message}")
+        outcomes = {
+            TopicPartition(topic.topic_name, part.partition_index): (part.error_code, part.error_message)
+            for topic in answer.responses
+            for part in topic.partitions
+        }
+        check_parts(outcomes, partition_names, "moved")
 
     @persistent
     async def forget_share_offsets(self, group_id: str, topics: Collection[str]) -> None:
-        """Make a share group without members forget topics: it reads them again as ``share.auto.offset.reset`` says."""
+        """Make a share group without members forget topics: it reads them again as ``share.auto.offset.reset`` says.
+
+        Raises the error of the first topic that was refused. Others are forgotten all the same; the text says which.
+        """
         forgotten = tuple(TopicToForget(topic_name=name) for name in sorted(topics))
         answer = await self._ask_coordinator(group_id, DeleteShareGroupOffsetsRequest(group_id=group_id, topics=forgotten))
         check(answer.error_code, answer.error_message)
-        for topic in answer.responses:
-            check(topic.error_code, f"{topic.topic_name}: {topic.error_message}")
+        outcomes = {topic.topic_name: (topic.error_code, topic.error_message) for topic in answer.responses}
+        check_parts(outcomes, ", ".join, "forgotten")
 
     @persistent
     async def configure_group(self, group_id: str, settings: Mapping[str, str | None]) -> None:

@@ -5,7 +5,7 @@ Pure: who is asked, and when again, is decided in ``admin.py`` for one group, in
 Sources: Java's ``DescribeConsumerGroupsHandler``, ``ListConsumerGroupOffsetsHandler``; KIP-518, 848, 932, 1226.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
 from attrs import field, frozen
@@ -95,6 +95,26 @@ def check(code: int, message: str | None = None) -> None:
     """Raise the error of a code that is not 0."""
     if code:
         raise for_code(code, message)
+
+
+def check_parts(parts: Mapping[K, tuple[int, str | None]], names: Callable[[Iterable[K]], str], done: str) -> None:
+    """Raise the error of the first part of a request that was refused.
+
+    Brokers carry such a request out in part, so the text names all that was refused, and what was ``done``. Each part comes with
+    its code, and with the broker's words if there are any.
+    """
+    refused: dict[tuple[int, str | None], list[K]] = {}
+    for part, outcome in parts.items():
+        if outcome[0]:
+            refused.setdefault(outcome, []).append(part)
+    if not refused:
+        return
+    error, *others = (for_code(code, message) for code, message in refused)
+    texts = [f"{names(each)}: {why.args[0]}".rstrip(".") for each, why in zip(refused.values(), (error, *others), strict=True)]
+    if carried_out := [part for part, (code, _) in parts.items() if not code]:
+        texts.append(f"{done}: {names(carried_out)}")
+    error.args = ("; ".join(texts),)
+    raise error
 
 
 def certain(outcomes: Mapping[K, V | KafkaError]) -> dict[K, V]:

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ...config.texts import option_name
 from ...errors import GroupIdNotFound, InconsistentGroupProtocolError
 from .consumer_options import BROKERS, Brokers, CommandConfig, Settings, consumer_options
 from .copying import Copy, MemberSource, Partitions, RecordSource, Start, begin_and_end
@@ -93,6 +94,10 @@ def consume(
             raise typer.BadParameter("group_id: give the group with --group")
         # The file may be for other programs too, static members among them: without --group nothing is committed.
         options |= {"group_id": None, "group_instance_id": None}
+    if group is None and "auto_offset_reset" not in {option_name(text.partition("=")[0]) for text in settings or ()}:
+        # Nor is a file's ``latest``, which means where their groups begin: where the start of the log overtakes the reading, all
+        # that is left of it would be passed.
+        options["auto_offset_reset"] = "earliest"
     topics = tuple(dict.fromkeys(names))
     reading: RecordSource
     if group is not None:

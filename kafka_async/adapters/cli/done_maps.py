@@ -57,7 +57,7 @@ class Committed:
         return f"{counted(again, 'done offset')} after it will be handled again" if again else ""
 
     def skip(self, partition: TopicPartition, offset: int) -> OffsetAndMetadata:
-        """Return what to commit so that one offset counts as done and everything else stays as it is.
+        """Return what to commit so that one offset counts as done and everything else stays as it is: an offset of this topic.
 
         Raises ``IllegalStateError`` for an offset that is done or passed, or that the metadata have no room for.
         """
@@ -77,14 +77,14 @@ class Committed:
         kept = decode(metadata, start, self.topic_id)
         if any(first not in (kept or ()) or end - 1 not in (kept or ()) for first, end in spans):
             raise IllegalStateError(f"the metadata of {name} have no room for another offset that is done")
-        return OffsetAndMetadata(start, metadata)
+        return OffsetAndMetadata(start, metadata, topic_id=self.topic_id)
 
 
 def commit_around(records: Iterable[tuple[int, bool]], end: int, topic_id: UUID | None) -> OffsetAndMetadata:
     """Return what to commit of a partition whose records up to ``end`` are done or not: offset and whether, in order.
 
     Offsets between two records that are done have no records any more, and count as done. Runs that the metadata have no room for
-    are left out, from the end.
+    are left out, from the end. It is an offset of this topic: one that was made anew of the same name has other records there.
     """
     spans: list[tuple[int, int]] = []
     start: int | None = None
@@ -98,7 +98,7 @@ def commit_around(records: Iterable[tuple[int, bool]], end: int, topic_id: UUID 
             spans.append((offset, offset + 1))
         adjacent = done and start is not None
     start = end if start is None else start
-    return OffsetAndMetadata(start, encode(_runs(start, spans), topic_id))
+    return OffsetAndMetadata(start, encode(_runs(start, spans), topic_id), topic_id=topic_id)
 
 
 def _runs(start: int, spans: list[tuple[int, int]]) -> list[int]:

@@ -124,7 +124,11 @@ def export(
     ] = "raise",
     form: Annotated[
         str | None,
-        typer.Option("--format", metavar="FORMAT", help="parquet (default for folders), arrow, csv or ndjson."),
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="parquet (default for folders), arrow, csv or ndjson. For a file, its name must not say another.",
+        ),
     ] = None,
     part_size: Annotated[
         int | None,
@@ -361,7 +365,7 @@ class _Parts:
 
 def _target(out: str, form: str | None, part_size: int | None, source: _Topic, output: Output) -> _File | _Stdout | _Parts:
     """Return what writes. Raises ``ValueError``."""
-    from ..export.forms import form_named, form_of
+    from ..export.forms import form_for, form_named, form_of
 
     path = Path(on_disk(out))
     if out.endswith("/") or path.is_dir():
@@ -388,7 +392,7 @@ def _target(out: str, form: str | None, part_size: int | None, source: _Topic, o
         if form is None:
             raise ValueError("-o - needs --format")
         return _Stdout(source, form_named(form), output)
-    return _File(source, path, form_of(out) if form is None else form_named(form), output)
+    return _File(source, path, form_of(out) if form is None else form_for(out, form), output)
 
 
 def _said(written: "Written") -> str:

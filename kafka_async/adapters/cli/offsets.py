@@ -10,9 +10,10 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any
+from uuid import UUID
 
 import typer
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ...application.consumer import KafkaConsumer
 from ...config import ConsumerConfig, parse_duration
@@ -184,6 +185,8 @@ class Move:
     """Why ``new`` is not the offset that was wanted, and what is handled again because of it; empty if neither."""
     metadata: str = ""
     """What the commit carries with it."""
+    topic_id: UUID | None = None
+    """Which topic was looked at: one that was made anew of the same name is not moved."""
 
     @classmethod
     def within(
@@ -222,8 +225,10 @@ class Reset:
             partitions: list[TopicPartition] = []
             for topic, numbers in self.topics:
                 partitions += await find_partitions(consumer, (topic,), numbers)
+            topics = (await consumer.describe_topics(*{each.topic for each in partitions})).topics
             kept = await read_maps(consumer, {each: committed[each] for each in partitions if each in committed})
-            moves = await self._plan(consumer, sorted(set(partitions)), committed, kept)
+            planned = await self._plan(consumer, sorted(set(partitions)), committed, kept)
+            moves = [evolve(move, topic_id=topics[move.partition.topic].topic_id) for move in planned]
             if self.execute:
                 await commit_for(consumer, _targets(moves))
         return moves
@@ -274,14 +279,21 @@ async def kind_of_idle(admin: Admin, name: str, *, create: bool = False) -> str:
 
 
 def _targets(moves: Iterable[Move]) -> dict[TopicPartition, OffsetAndMetadata]:
-    return {move.partition: OffsetAndMetadata(move.new, move.metadata) for move in moves}
+    return {move.partition: OffsetAndMetadata(move.new, move.metadata, topic_id=move.topic_id) for move in moves}
 
 
 async def commit_for(consumer: KafkaConsumer[Any, Any], targets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-    """Commit for a group that we are not a member of; its coordinator refuses if a member has joined meanwhile."""
+    """Commit for a group that we are not a member of; its coordinator refuses if a member has joined meanwhile.
+
+    Raises ``IllegalStateError`` for offsets of a topic that was deleted and created again since: a commit drops them.
+    """
     consumer.assign(targets)
     consumer.pause(*targets)  # nothing is to be fetched
     await consumer.commit(targets)
+    topics = (await consumer.describe_topics(*{each.topic for each in targets})).topics
+    now = {name: topic.topic_id for name, topic in topics.items()}
+    if former := [each for each, offset in targets.items() if now.get(each.topic, offset.topic_id) != offset.topic_id]:
+        raise IllegalStateError(f"{names_of(former)}: deleted and created again meanwhile; the group has no new offset there")
 
 
 @app.command()
@@ -395,7 +407,14 @@ async def _skip(group: str, partition: TopicPartition, offset: int, options: dic
         kept = Committed.read(committed, ids[partition.topic].topic_id)
         new = kept.skip(partition, offset)
         left = Committed.read(new, kept.topic_id)
-        move = Move(partition=partition, current=committed.offset, new=new.offset, note=left.note, metadata=new.metadata)
+        move = Move(
+            partition=partition,
+            current=committed.offset,
+            new=new.offset,
+            note=left.note,
+            metadata=new.metadata,
+            topic_id=new.topic_id,
+        )
         if execute:
             await commit_for(consumer, _targets([move]))
     return move

@@ -117,9 +117,10 @@ class Deserializer:
             data = getattr(record, part)
             try:
                 found[part] = None if data is None else as_json(read(data, headers.get(f"__{part}_schema_id")))
-            except (ValueError, KafkaError) as error:
+            except (ValueError, KafkaError, RecursionError) as error:
+                why = "it is nested too deeply" if isinstance(error, RecursionError) else error
                 where = f"{record.topic} [{record.partition}] at offset {record.offset}"
-                text = f"{where}: the {part} cannot be read as {self.formats[part]}: {error}"
+                text = f"{where}: the {part} cannot be read as {self.formats[part]}: {why}"
                 if part == "key" and "value" in self.formats:  # most keys have no schema, and -s NAME means both
                     text += f"; to read only values with a schema: -s value={self.formats['value']}"
                 raise ValueError(text) from error

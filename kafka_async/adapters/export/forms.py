@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ...application.reading.arrow import array_of
 from ...config.spelling import did_you_mean
-from ...values import define, field, frozen
+from ...values import define, evolve, field, frozen
 
 GROUP_ROWS: Final = 1_000_000
 """Rows of a row group in Parquet. Small ones make files several times as large: 18.8 instead of 4.5 MB for two million records."""
@@ -93,6 +93,22 @@ def form_named(name: str) -> Form:
     if name not in _OPEN:
         raise ValueError(f"{name!r}: expected one of {', '.join(FORMS)}{did_you_mean(name, FORMS)}")
     return Form(name)
+
+
+def form_for(name: str, chosen: str) -> Form:
+    """Return the format that was chosen for a file, packed if the end of its name says so.
+
+    Names that say nothing about formats, such as those of pipes, go with any. Raises ``ValueError`` for one that says another.
+    """
+    form = form_named(chosen)
+    suffixes = [each.lower() for each in PurePath(name).suffixes]
+    codec = _PACKED.get(suffixes[-1]) if suffixes else None
+    said = "".join(suffixes[-2:-1] if codec else suffixes[-1:]).removeprefix(".")
+    if said in _OPEN and said != chosen:
+        raise ValueError(f"{name!r} is the name of a file of the format {said}, not {chosen}")
+    if codec and chosen not in _TEXTS:
+        raise ValueError(f"{name!r}: files of the format {chosen} are not packed as a whole; only {' and '.join(_TEXTS)} may be")
+    return evolve(form, compression=codec)
 
 
 def plain_schema(schema: Any) -> Any:

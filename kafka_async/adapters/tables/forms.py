@@ -26,7 +26,7 @@ class ValueForm:
     schema: Any = None
     registry: str | Mapping[str, str | int] | None = field(default=None, repr=False)
     message: str | None = None
-    timezone: str = "UTC"
+    timezone: str | None = None
 
     @property
     def skips(self) -> bool:
@@ -44,10 +44,17 @@ class ValueForm:
             expected = f"expected one of {', '.join(ON_BAD)}{did_you_mean(str(self.on_bad), ON_BAD)}"
             raise KafkaConfigurationError(f"on_bad={self.on_bad!r}: {expected}")
         if self.values is None:
-            for name in ("schema", "registry", "message"):
+            for name in ("schema", "registry", "message", "timezone"):
                 if getattr(self, name) is not None:
                     raise KafkaConfigurationError(f"{name} has no meaning without values; values='json', for example")
-        elif self.registry is None and not self.infers:
+            return
+        from ..values.typed import check
+
+        try:
+            check(self.values, schema=self.schema, registry=self.registry, message=self.message, timezone=self.timezone)
+        except ValueError as error:
+            raise KafkaConfigurationError(str(error)) from None
+        if self.registry is None and not self.infers:
             self.decoder((), lambda count: None)
 
     def decoder(self, topics: tuple[str, ...], sample: Callable[[int], Any]) -> "BatchDecoder | None":

@@ -23,11 +23,12 @@ from ...functions import check_plain, signature_of
 from ...model import IsolationLevel, TopicPartition
 from ...trace import counted
 from ...values import define, evolve, field, frozen
+from ..ranges.offsets import names_of
 from ..ranges.planner import OffsetRange, plan
 from . import frames
 from .forms import ValueForm
 from .layout import TableLayout, check_columns, layout_of
-from .moments import Moment, check_order, moment, partition_of, span
+from .moments import check_order, moment, partition_of, span
 from .pinning import Asked, Pinned, PinnedRanges, Pinning, topics_of
 from .progress import Counter, ScanProgress, for_people
 from .sampling import first_values
@@ -80,7 +81,7 @@ def scan(
     schema: Any = None,
     registry: "str | Mapping[str, str | int] | None" = None,
     message: str | None = None,
-    timezone: str = "UTC",
+    timezone: str | None = None,
     columns: Sequence[str] | None = None,
     ordered: bool = False,
     processes: int | None = 1,
@@ -96,7 +97,7 @@ def scan(
 
     - ``since``, ``until``: ``"beginning"``; ``"now"`` or ``"end"``, where the log ends at the first use; a ``datetime`` (UTC if it
       has no zone), a ``date``, or either in ISO 8601 as a text; a ``timedelta`` or a text such as ``"-1h"``, ``"-90m"``, that long
-      before now; ``{partition: offset}``, where partitions that are not named are read from the beginning, and to the end;
+      before now; ``{partition: offset}``, where others that are read are read from the beginning, and to the end;
       ``"committed:GROUP"``, what a group has committed. A bare number is a ``TypeError``: it could be an offset or a time.
     - Times are those in the records, which producers set, and which need not be in order. Nothing is missed at ``since``: reading
       begins at the first record that is not older, and older ones behind it are left out. Reading ends at the first record that is
@@ -109,7 +110,8 @@ def scan(
       ``_kafka_offset`` and ``_kafka_timestamp`` (with several topics also ``_kafka_topic``). ``"text"`` is one field ``value``.
     - ``schema``: for JSON the fields, as a ``pyarrow.Schema`` (or polars' schema), in Spark's DDL (``"id BIGINT, at TIMESTAMP"``),
       or ``"infer"``: they are found in the first ten thousand values, or 64 MiB of them. For Avro and Protobuf see ``registry``,
-      ``message`` and ``kafka_async.adapters.values.typed.decoder``. ``timezone``: of times in JSON that name none.
+      ``message`` and ``kafka_async.adapters.values.typed.decoder``. ``timezone``: of times in JSON that name none;
+      ``UTC`` unless it is given.
     - ``registry``: the URL of a schema registry for JSON, Avro and Protobuf, or a mapping of its options.
     - ``on_bad``: what becomes of values that cannot be decoded. ``"column"``: the fields that cannot be read are null (in JSON the
       others are kept; in Avro and Protobuf all are null), their bytes are in ``_corrupt``, and why in ``_corrupt_reason``.
@@ -180,19 +182,15 @@ def _asked(
             raise TypeError("scan() needs the name of a topic, or ranges")
     if partitions is not None and not len(partitions):
         raise KafkaConfigurationError("partitions: there are none; leave it out to read all")
-    return Asked(
-        topics=named,
-        partitions=tuple(sorted({partition_of("partitions", each, named) for each in partitions or ()})),
-        since=moment("since", since, named),
-        until=_after(moment("since", since, named), moment("until", until, named)),
-        late=span("late", late),
-        ranges=pinned,
-    )
-
-
-def _after(since: Moment, until: Moment) -> Moment:
-    check_order(since, until)
-    return until
+    chosen = tuple(sorted({partition_of("partitions", each, named) for each in partitions or ()}))
+    begin, end = moment("since", since, named), moment("until", until, named)
+    check_order(begin, end)
+    for where in (begin, end) if chosen else ():
+        # Else the offset had no effect, and what is read in its place was read whole.
+        if others := sorted(where.offsets.keys() - set(chosen)):
+            text = f"{where.option}: {names_of(others)}: not among the partitions that are read, {names_of(chosen)}"
+            raise KafkaConfigurationError(text)
+    return Asked(topics=named, partitions=chosen, since=begin, until=end, late=span("late", late), ranges=pinned)
 
 
 def _checked(ranges: Mapping[Any, Any]) -> dict[TopicPartition, tuple[int, int]]:

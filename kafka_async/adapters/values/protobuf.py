@@ -12,6 +12,7 @@ Sources: the "Encoding" page of Protobuf; "Wire Format" of Confluent's schema re
 
 import base64
 import binascii
+import contextlib
 import functools
 import io
 import json
@@ -269,9 +270,12 @@ def _googles() -> Mapping[str, bytes]:
     return {module.DESCRIPTOR.name: module.DESCRIPTOR.serialized_pb for module in modules}
 
 
-@functools.lru_cache(maxsize=100)
-def _pool(schema: str) -> Any:
-    """Return the files of a schema, with what they import. Raises ``KafkaConfigurationError`` if something is missing."""
+@functools.lru_cache(maxsize=200)
+def _pool(schema: str, *, googles: bool = False) -> Any:
+    """Return the files of a schema, with what they import. Raises ``KafkaConfigurationError`` if something is missing.
+
+    ``googles``: with Google's common types too, which an ``Any`` may hold without an import.
+    """
     pool = descriptor_pool.DescriptorPool()
     given = {name: base64.b64decode(text) for name, text in json.loads(schema)}
     added: set[str] = set()
@@ -289,6 +293,9 @@ def _pool(schema: str) -> Any:
 
     for name in given:
         add(name)
+    for name in _googles() if googles else ():
+        with contextlib.suppress(TypeError):  # a schema may have such types in a file of another name
+            add(name)
     return pool
 
 
@@ -386,7 +393,12 @@ def message_reader(registry: Registry) -> Callable[[bytes, bytes | None], Any]:
             message.ParseFromString(value[data.tell() :] if header is None else value)
         except DecodeError as error:
             raise BadValueError(f"it is not a message of its schema ({error})") from None
-        return json_format.MessageToDict(message, preserving_proto_field_name=True)
+        try:
+            return json_format.MessageToDict(message, preserving_proto_field_name=True, descriptor_pool=_pool(schema, googles=True))
+        except RecursionError:  # messages in Any are read one by one, which no limit of Protobuf's stops
+            raise BadValueError("it is nested too deeply") from None
+        except (TypeError, ValueError, DecodeError, json_format.Error) as error:  # such as an Any of a type that nobody knows
+            raise BadValueError(f"Protobuf's JSON cannot hold it ({error})") from None
 
     return read
 

@@ -55,7 +55,7 @@ def decoder(
     schema: Any = None,
     registry: Registered | None = None,
     topics: Sequence[str] = (),
-    timezone: str = "UTC",
+    timezone: str | None = None,
     message: str | None = None,
     sample: Any = None,
 ) -> "FieldsDecoder":
@@ -78,23 +78,20 @@ def decoder(
     ``_corrupt``, and why in ``_corrupt_reason``; ``null`` is just null; ``raise`` ends at the first bad value, with
     ``DeserializationError``.
 
-    ``timezone``: of times in JSON that name none.
+    ``timezone``: of times in JSON that name none; ``UTC`` unless it is given.
 
     Raises ``ValueError`` for arguments that mean nothing, and for schemas that cannot be read with, ``ImportError`` that names an
     extra that is missing, and ``KafkaConfigurationError`` or ``KafkaConnectionError`` if the registry cannot be asked.
     """
-    if values not in VALUES:
-        raise ValueError(f"values={values!r}: expected one of {', '.join(VALUES)}{did_you_mean(str(values), VALUES)}")
+    check(values, schema=schema, registry=registry, message=message, timezone=timezone)
     if on_bad not in ON_BAD:
         raise ValueError(f"on_bad={on_bad!r}: expected one of {', '.join(ON_BAD)}{did_you_mean(str(on_bad), ON_BAD)}")
-    given = {"schema": schema, "registry": registry, "message": message, "sample": sample}
-    _refuse_unused(values, frozenset(name for name, each in given.items() if each is not None) - {"sample"})
     if values == "text":
         return FieldsDecoder(
             decoder=StringDecoder(columns=(("value", pa.string()),)), kinds=(("value", pa.string()),), on_bad=on_bad
         )
     if values == "json":
-        return _without_clash(_json(schema, registry, topics, timezone, sample, on_bad))
+        return _without_clash(_json(schema, registry, topics, _zone(timezone), sample, on_bad))
     try:
         found: ValueDecoder | None
         if values == "protobuf" and hasattr(schema, "DESCRIPTOR"):
@@ -125,16 +122,31 @@ def _of_class(schema: Any, registry: Registered | None, message: str | None) -> 
 
 
 _USED: Final[Mapping[str, frozenset[str]]] = {
-    "json": frozenset(("schema", "registry")),
+    "json": frozenset(("schema", "registry", "timezone")),
     "avro": frozenset(("schema", "registry")),
     "protobuf": frozenset(("schema", "registry", "message")),
     "text": frozenset(),
 }
 
 
-def _refuse_unused(values: str, given: frozenset[str]) -> None:
-    for name in sorted(given - _USED[values]):
-        raise ValueError(f"{name} has no meaning with values={values!r}")
+def check(values: str, *, timezone: str | None, **given: Any) -> None:
+    """Raise ``ValueError`` for values that there are not, for arguments that mean nothing with them, and for an unknown zone.
+
+    ``given``: ``schema``, ``registry`` and ``message``. Nobody is asked, and a schema is not looked at.
+    """
+    if values not in VALUES:
+        raise ValueError(f"values={values!r}: expected one of {', '.join(VALUES)}{did_you_mean(str(values), VALUES)}")
+    for name, each in sorted({**given, "timezone": timezone}.items()):
+        if each is not None and name not in _USED[values]:
+            raise ValueError(f"{name} has no meaning with values={values!r}")
+    _zone(timezone)
+
+
+def _zone(name: str | None) -> tzinfo:
+    try:
+        return zone("UTC" if name is None else name)
+    except ValueError:
+        raise ValueError(f"timezone={name!r}: expected a name such as Europe/Berlin, or +02:00") from None
 
 
 def _options(values: str, schema: Any, registry: Registered | None, message: str | None) -> dict[str, str]:
@@ -174,7 +186,7 @@ def _renamed(error: KafkaConfigurationError) -> KafkaConfigurationError:
 
 
 def _json(
-    schema: Any, registry: Registered | None, topics: Sequence[str], timezone: str, sample: Any, on_bad: str
+    schema: Any, registry: Registered | None, topics: Sequence[str], where: tzinfo, sample: Any, on_bad: str
 ) -> "FieldsDecoder":
     conflicts: tuple[str, ...] = ()
     version: int | None = None
@@ -195,10 +207,6 @@ def _json(
         found = infer(sample)
         schema, conflicts = found.schema, found.conflicts
     kinds = _fields_of(schema)
-    try:
-        where: tzinfo = zone(timezone)
-    except ValueError:
-        raise ValueError(f"timezone={timezone!r}: expected a name such as Europe/Berlin, or +02:00") from None
     from .json_values import JsonDecoder  # msgspec is another extra
 
     columns = tuple((name, built_as(kind, f"schema, field {name!r}")) for name, kind in kinds)

@@ -8,7 +8,15 @@ import pytest
 from kafka_async import OffsetAndMetadata, TopicPartition
 from kafka_async.adapters.admin import Admin, Client, DescribedMember, GroupListing, ShareOffset
 from kafka_async.config import ConsumerConfig
-from kafka_async.errors import GroupAuthorizationFailedError, GroupIdNotFound, IllegalStateError, MalformedResponseError
+from kafka_async.errors import (
+    GroupAuthorizationFailedError,
+    GroupIdNotFound,
+    GroupSubscribedToTopicError,
+    IllegalStateError,
+    MalformedResponseError,
+    TopicAuthorizationFailedError,
+    UnknownError,
+)
 from kafka_async.testing.simulation import HANG, KAFKA_3_9, LOSE, FakeBroker, FakeCluster
 from kafka_async.wire import (
     Api,
@@ -23,6 +31,7 @@ from kafka_async.wire.messages import admin
 from tests.application.support import virtual
 
 NOT_COORDINATOR, LOADING, NO_ACCESS, UNSUPPORTED, NOT_FOUND = 16, 14, 30, 35, 69
+NO_TOPIC_ACCESS, SUBSCRIBED = 29, 86
 OLD = {**KAFKA_3_9, Api.LIST_GROUPS: 3, Api.DESCRIBE_GROUPS: 5}
 """A broker without the consumer protocol."""
 
@@ -71,6 +80,73 @@ async def test_a_group_whose_deletion_was_not_answered_and_that_is_gone_by_now_w
         await found.delete_group("g")
         with pytest.raises(GroupIdNotFound):
             await found.delete_group("g")
+
+
+def deleted(topic: str, *codes: int) -> admin.OffsetDeleteResponseTopic:
+    parts = (admin.OffsetDeleteResponsePartition(partition_index=index, error_code=code) for index, code in enumerate(codes))
+    return admin.OffsetDeleteResponseTopic(name=topic, partitions=tuple(parts))
+
+
+@virtual
+async def test_an_offset_that_is_not_deleted_comes_with_why_and_with_those_that_are() -> None:
+    cluster = FakeCluster()
+    topics = deleted("dead", 0, 0), deleted("live", SUBSCRIBED, SUBSCRIBED), deleted("secret", NO_TOPIC_ACCESS, 0)
+    answer(cluster, Api.OFFSET_DELETE, admin.OffsetDeleteResponse(topics=topics))
+
+    async with asking(cluster) as asked:
+        with pytest.raises(GroupSubscribedToTopicError) as raised:
+            await asked.delete_offsets("g", [TopicPartition("dead", 0)])
+
+    assert raised.value.args == (
+        "live-0,1: Offsets of a topic cannot be deleted while the group is subscribed to it; "
+        f"secret-0: {TopicAuthorizationFailedError.description.rstrip('.')}; deleted: dead-0,1 secret-1",
+    )
+
+
+@virtual
+async def test_a_code_that_is_not_known_stays_the_one_that_was_answered() -> None:
+    cluster = FakeCluster()
+    answer(cluster, Api.OFFSET_DELETE, admin.OffsetDeleteResponse(topics=(deleted("t", 999),)))
+
+    async with asking(cluster) as asked:
+        with pytest.raises(UnknownError, match="t-0: The broker answered with error code 999") as raised:
+            await asked.delete_offsets("g", [TopicPartition("t", 0)])
+
+    assert raised.value.errno == 999
+
+
+@virtual
+@pytest.mark.parametrize(("message", "why"), [(None, "Not authorized to access the topic"), ("gone", "gone; moved: t-1$")])
+async def test_a_partition_in_which_a_share_group_is_not_moved_comes_with_why_and_with_those_that_are(
+    message: str | None, why: str
+) -> None:
+    cluster = FakeCluster()
+    parts = (
+        admin.AlteredPartition(partition_index=0, error_code=NO_TOPIC_ACCESS, error_message=message),
+        admin.AlteredPartition(partition_index=1),
+    )
+    topic = admin.AlteredTopic(topic_name="t", topic_id=None, partitions=parts)
+    answer(cluster, Api.ALTER_SHARE_GROUP_OFFSETS, admin.AlterShareGroupOffsetsResponse(responses=(topic,)))
+
+    async with asking(cluster) as asked:
+        with pytest.raises(TopicAuthorizationFailedError, match=f"t-0: {why}"):
+            await asked.move_share_group("g", {TopicPartition("t", 0): 1, TopicPartition("t", 1): 1})
+
+
+@virtual
+async def test_a_topic_that_a_share_group_does_not_forget_comes_with_why_and_with_those_that_it_does() -> None:
+    cluster = FakeCluster()
+    topics = (
+        admin.DeletedOffsets(topic_name="a", topic_id=None, error_code=NO_TOPIC_ACCESS),
+        admin.DeletedOffsets(topic_name="b", topic_id=None),
+    )
+    answer(cluster, Api.DELETE_SHARE_GROUP_OFFSETS, admin.DeleteShareGroupOffsetsResponse(responses=topics))
+
+    async with asking(cluster) as asked:
+        with pytest.raises(TopicAuthorizationFailedError) as raised:
+            await asked.forget_share_offsets("g", ["a", "b"])
+
+    assert raised.value.args == (f"a: {TopicAuthorizationFailedError.description.rstrip('.')}; forgotten: b",)
 
 
 # --- list ----------------------------------------------------------------------------------------------------------------------

@@ -17,11 +17,12 @@ from confluent_kafka import Producer
 from typer.testing import CliRunner, Result
 
 import kafka_async
+from kafka_async import TopicPartition
 from kafka_async.adapters.cli.commands import app
 from kafka_async.adapters.cli.demo import DemoOutcome, MockCluster
 from kafka_async.adapters.cli.demonstration import ProgressLine
 from kafka_async.adapters.cli.formats import CODES
-from kafka_async.testing import Cluster
+from kafka_async.testing import Api, Cluster
 from kafka_async.testing.threaded import ThreadedCluster
 
 pytestmark = pytest.mark.brokers
@@ -257,6 +258,37 @@ def test_a_file_with_options_is_read_and_its_group_is_left_alone(brokers: str, t
 
     assert (result.stdout.split(), result.stderr) == (["0", "2", "4", "6", "8"], "")
     assert "billing" not in run("groups", "list", "-F", str(file)).stdout
+
+
+@pytest.mark.parametrize(("given", "rest"), [((), list(range(80, 100))), (("-X", "auto.offset.reset=latest"), [])])
+def test_records_that_are_there_are_read_whatever_a_file_says(given: tuple[str, ...], rest: list[int], tmp_path: Path) -> None:
+    """The start of the log overtakes the reading: what is left of the log begins there."""
+    fetches = 0
+
+    def write(cluster: Cluster) -> None:
+        cluster.topic(TOPIC)
+        for _ in range(100):
+            cluster.produce(TOPIC, value="1")
+
+        def delete_later(_broker: int, _request: object) -> None:
+            nonlocal fetches
+            fetches += 1
+            if fetches == 5:
+                cluster.delete_before(TopicPartition(TOPIC, 0), 80)
+
+        cluster.control(Api.FETCH, delete_later, keep=True)
+
+    file = tmp_path / "client.properties"
+    file.write_text("auto.offset.reset=latest\nmax.partition.fetch.bytes=1\n")
+    with ThreadedCluster(Cluster()) as cluster:
+        cluster.call(write).result()
+        result = run("consume", TOPIC, "-b", cluster.bootstrap, "-F", str(file), "-e", "-q", "-f", r"%o\n", *given)
+
+    offsets = [int(line) for line in result.stdout.splitlines()]
+    before = [offset for offset in offsets if offset < 80]
+    assert (result.exit_code, before) == (0, list(range(len(before))))
+    assert len(before) < 80
+    assert offsets[len(before) :] == rest
 
 
 # --- topics --------------------------------------------------------------------------------------------------------------------

@@ -361,6 +361,23 @@ def test_a_letter_that_is_deleted_meanwhile_does_not_hold_up_the_others(brokers:
     assert len(brokers.back(3)) == 2
 
 
+def test_letters_of_a_topic_that_is_made_anew_meanwhile_are_not_remembered_as_those_of_the_new_one(brokers: Brokers) -> None:
+    for _ in range(3):
+        brokers.letter_of_broker(0, copy=b"mug")
+
+    def make_anew_as_letters_are_written(cluster: Cluster) -> None:
+        cluster.control(Api.PRODUCE, lambda *_: cluster.recreate("dead"))
+
+    brokers.call(make_anew_as_letters_are_written)
+
+    result = brokers.redrive()
+    brokers.letter_of_broker(0, copy=b"cup")
+
+    assert (result.exit_code, len(brokers.back(0))) == (0, 3), result.stderr
+    assert brokers.call(lambda cluster: cluster.committed("redrive.dead")) == {}
+    assert "1 letter" in brokers.show().stderr
+
+
 @pytest.mark.slow
 def test_a_producer_that_writes_nothing_is_not_asked_for_each_batch(brokers: Brokers) -> None:
     for offset in range(BATCH + 1):

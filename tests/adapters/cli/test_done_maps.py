@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 pytest.importorskip("typer")
 
 from kafka_async import OffsetAndMetadata, TopicPartition
-from kafka_async.adapters.cli.done_maps import Committed
+from kafka_async.adapters.cli.done_maps import Committed, commit_around
 from kafka_async.application.processing.encoding import decode, encode
 from kafka_async.errors import IllegalStateError
 
@@ -55,6 +55,11 @@ def test_without_a_map_only_the_committed_offset_is_passed() -> None:
     assert plain.skip(TP, 17) == OffsetAndMetadata(18)
     with pytest.raises(IllegalStateError, match="orders:0 is at offset 17; a later one can be passed only where"):
         plain.skip(TP, 18)
+
+
+def test_what_is_to_be_committed_is_an_offset_of_the_topic_that_was_looked_at() -> None:
+    assert committed(17, 1, 500).skip(TP, 17).topic_id == ID
+    assert commit_around([(17, False), (18, True)], 20, ID).topic_id == ID
 
 
 @pytest.mark.parametrize("offset", [16, 18, 520 + 84])

@@ -114,6 +114,13 @@ def test_bad_values_have_a_column_of_their_own_and_are_counted(brokers: str, tmp
         assert ", 1 of them could not be decoded: _corrupt_reason says why" in export(brokers, "-o", where, *SCHEMA).stderr
 
 
+def test_a_format_that_is_said_twice_is_packed_as_the_name_says(brokers: str, tmp_path: Path) -> None:
+    for name, said in (("named.csv.gz", ()), ("chosen.csv.gz", ("--format", "csv"))):
+        assert export(brokers, "-o", tmp_path / name, "-p", 0, "--columns", "offset", *said).exit_code == 0
+
+    assert gzip.decompress((tmp_path / "chosen.csv.gz").read_bytes()) == gzip.decompress((tmp_path / "named.csv.gz").read_bytes())
+
+
 def test_the_fields_of_json_are_found_if_none_are_named(brokers: str) -> None:
     result = export(brokers, "-o", "-", "--format", "csv", "--values", "json", "--until", "0:1,1:1")
 
@@ -157,11 +164,15 @@ def test_texts_and_columns_and_compression(brokers: str, tmp_path: Path) -> None
         (["-o", "-"], "-o - needs --format"),
         (["-o", "o.csv", "--since", "5"], "--since '5': a number could be an offset or a time"),
         (["-o", "o.csv", "--since", "nope"], "--since 'nope': expected 'beginning'"),
+        (["-o", "o.csv", "-p", "0", "--until", "1:3"], "--until: orders-1: not among the partitions that are read, orders-0"),
+        (["-o", "o.csv.gz", "--format", "ndjson"], "'o.csv.gz' is the name of a file of the format csv, not ndjson"),
         (["-o", "o.csv", "--format", "xls"], "'xls': expected one of parquet, arrow, csv, ndjson"),
         (["-o", "o.csv", "--values", "jsn"], "did you mean 'json'?"),
         (["-o", "o.csv", "--schema", "id INT"], "--schema needs --values"),
         (["-o", "o.csv", "--on-bad", "skip"], "--on-bad needs --values"),
         (["-o", "o.csv", "--values", "json", "--schema", "id IT"], "'IT' is not a supported type"),
+        (["-o", "o.csv", "--values", "text", "--timezone", "UTC"], "--timezone has no meaning with --values 'text'"),
+        (["-o", "o.csv", "--values", "json", "--timezone", "Nowhere/Land"], "--timezone 'Nowhere/Land': expected a name such as"),
         (["-o", "o.csv", "--part-size", "5"], "--part-size is for folders: end the name with /"),
         (["-o", "o.csv", "--registry-option", "a=b"], "--registry-option needs -r"),
         (["-o", "o.csv", "-X", "group.id=g"], "group_id: an export joins no group and commits nothing"),

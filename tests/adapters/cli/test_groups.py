@@ -1,5 +1,6 @@
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -544,3 +545,45 @@ def test_a_topic_that_is_mistyped_is_told_by_what_shows_and_deletes_offsets() ->
         refused = [offsets("delete", "g", "-t", name).stderr for name in ("job", "jobs:7")]
     assert refused[0] == "kafka-async: group 'g' has committed nothing of job; did you mean 'jobs'?\n"
     assert refused[1] == "kafka-async: group 'g' has committed nothing of jobs:7\n"
+
+
+def test_offsets_that_are_deleted_are_told_where_those_of_a_topic_that_is_read_stay() -> None:
+    def write(brokers: Cluster) -> None:
+        for topic in ("dead", "live"):
+            brokers.topic(topic)
+            brokers.produce(topic, value="1")
+
+    with ThreadedCluster(Cluster()) as cluster:
+        cluster.call(write).result()
+        begin = partial(KafkaConsumer, bootstrap_servers=cluster.bootstrap, group_id="g", auto_offset_reset="earliest")
+        with begin("dead", "live") as consumer:
+            consumer.getone()
+            consumer.getone()
+        with begin("live") as consumer:
+            consumer.getmany(timeout_ms=1)
+            arguments = ("delete", "g", "-t", "dead", "-t", "live", "--execute", "-b", cluster.bootstrap)
+            result = CliRunner().invoke(app, ["offsets", *arguments])
+
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "kafka-async: live-0: Offsets of a topic cannot be deleted while the group is subscribed to it; deleted: dead-0\n"
+    )
+
+
+@pytest.mark.parametrize("move", [("reset", "g", "-t", "jobs", "--to-latest"), ("skip", "g", "jobs:0:1")], ids=lambda move: move[0])
+def test_a_topic_that_is_made_anew_before_the_commit_is_not_moved(move: tuple[str, ...]) -> None:
+    def write(brokers: Cluster) -> None:
+        brokers.topic("jobs")
+        for _ in range(3):
+            brokers.produce("jobs", value="1")
+
+    with ThreadedCluster(Cluster()) as cluster:
+        cluster.call(write).result()
+        with KafkaConsumer("jobs", bootstrap_servers=cluster.bootstrap, group_id="g", auto_offset_reset="earliest") as consumer:
+            consumer.getone()
+        cluster.call(lambda brokers: brokers.control(Api.OFFSET_COMMIT, lambda *_: brokers.recreate("jobs"))).result()
+        result = CliRunner().invoke(app, ["offsets", *move, "--execute", "-b", cluster.bootstrap])
+        committed = cluster.call(lambda brokers: brokers.committed("g")).result()
+
+    assert (result.exit_code, committed) == (1, {})
+    assert "jobs:0: deleted and created again meanwhile; the group has no new offset there" in result.stderr

@@ -18,14 +18,16 @@ pytest.importorskip("ptars")
 
 import fastavro
 import typer
-from google.protobuf import descriptor_pb2
+from google.protobuf import any_pb2, descriptor_pb2, wrappers_pb2
 
+from kafka_async.adapters.cli.formats import formatter, json_line
 from kafka_async.adapters.cli.serdes import Serdes, as_json
 from kafka_async.testing import Cluster
 from kafka_async.testing.threaded import ThreadedCluster
 from tests.adapters.values.registry_server import RegistryServer, registry_server
 
 from .test_commands import run
+from .test_formats import record
 
 GUID = UUID("12345678-1234-5678-1234-567812345678")
 MONEY = {"type": "record", "name": "Money", "fields": [{"name": "cents", "type": "long"}]}
@@ -108,10 +110,30 @@ def descriptor() -> str:
     return base64.b64encode(file.SerializeToString()).decode()
 
 
+def descriptor_with_any() -> str:
+    kinds = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(
+        name="event.proto", package="shop", syntax="proto3", dependency=["google/protobuf/any.proto"]
+    )
+    held = file.message_type.add(name="Event").field.add(name="held", number=1, type=kinds.TYPE_MESSAGE, label=kinds.LABEL_OPTIONAL)
+    held.type_name = ".google.protobuf.Any"
+    file.message_type.add(name="Sold").field.add(name="count", number=1, type=kinds.TYPE_INT32, label=kinds.LABEL_OPTIONAL)
+    return base64.b64encode(file.SerializeToString()).decode()
+
+
+def event(name: str, data: bytes, levels: int = 1) -> bytes:
+    """Return an event whose ``Any`` holds a message, with more of them around it for more levels."""
+    held = any_pb2.Any(type_url=f"type.googleapis.com/{name}", value=data)
+    for _ in range(levels - 1):
+        held = any_pb2.Any(type_url="type.googleapis.com/google.protobuf.Any", value=held.SerializeToString())
+    # A message whose first field is made of bytes has the form of one that holds another message there.
+    return b"\0\0\0\0\x0a\0" + bytes(wrappers_pb2.BytesValue(value=held.SerializeToString()).SerializeToString())
+
+
 @pytest.fixture(scope="module")
 def brokers() -> Iterator[str]:
     def write(cluster: Cluster) -> None:
-        for topic in ("avro", "protobuf", "json", "bad"):
+        for topic in ("avro", "protobuf", "json", "bad", "any", "unknown", "deep-any", "deep-json"):
             cluster.topic(topic)
         cluster.produce("avro", key=b"k", value=avro(ONE))
         cluster.produce("avro", key=b"k", value=None)
@@ -121,6 +143,13 @@ def brokers() -> Iterator[str]:
         cluster.produce("json", value=b'{"id": 2}', headers=[("__value_schema_id", b"\0\0\0\0\x09")])
         cluster.produce("bad", value=avro(ONE))
         cluster.produce("bad", value=b'{"id": 2}')
+        for topic in ("any", "unknown", "deep-any"):
+            cluster.produce(topic, value=event("shop.Sold", b"\x08\x05"))
+        cluster.produce("any", value=event("google.protobuf.StringValue", b"\x0a\x03mug"))
+        cluster.produce("unknown", value=event("shop.Stolen", b""))
+        cluster.produce("deep-any", value=event("shop.Sold", b"", 1000))
+        for levels in (1, 100_000):
+            cluster.produce("deep-json", value=b"\0\0\0\0\x09" + b"[" * levels + b"]" * levels)
 
     with ThreadedCluster(Cluster()) as cluster:
         cluster.call(write).result()
@@ -136,6 +165,8 @@ def registry() -> Iterator[RegistryServer]:
         server.put("/subjects/money/versions/1", MONEY)
         body = json.dumps({"schema": descriptor(), "schemaType": "PROTOBUF"})
         server.answers["/schemas/ids/8?format=serialized"] = (200, body.encode())
+        body = json.dumps({"schema": descriptor_with_any(), "schemaType": "PROTOBUF"})
+        server.answers["/schemas/ids/10?format=serialized"] = (200, body.encode())
         yield server
 
 
@@ -171,6 +202,51 @@ def test_protobuf_and_json_are_json_too(brokers: str, registry: RegistryServer) 
 
     plain = consume(brokers, "json", "-s", "value=json")
     assert [json.loads(line) for line in plain.stdout.splitlines()] == [{"id": 1}, {"id": 2}]
+
+
+@pytest.mark.brokers
+def test_any_holds_messages_of_the_schema_and_googles(brokers: str, registry: RegistryServer) -> None:
+    result = consume(brokers, "any", "-s", "value=protobuf", "-r", registry.url)
+
+    assert [json.loads(line)["held"] for line in result.stdout.splitlines()] == [
+        {"@type": "type.googleapis.com/shop.Sold", "count": 5},
+        {"@type": "type.googleapis.com/google.protobuf.StringValue", "value": "mug"},
+    ]
+
+
+@pytest.mark.brokers
+@pytest.mark.parametrize(
+    ("topic", "kind", "why"),
+    [
+        ("unknown", "protobuf", "Protobuf's JSON cannot hold it (Can not find message descriptor by type_url"),
+        ("deep-any", "protobuf", "it is nested too deeply"),
+        ("deep-json", "json", "it is nested too deeply"),
+    ],
+)
+def test_a_value_that_json_cannot_hold_is_named_after_those_before_it(
+    brokers: str, registry: RegistryServer, topic: str, kind: str, why: str
+) -> None:
+    result = consume(brokers, topic, "-s", f"value={kind}", *(() if kind == "json" else ("-r", registry.url)))
+
+    assert result.exit_code == 1
+    assert f"{topic} [0] at offset 1: the value cannot be read as {kind}: {why}" in " ".join(result.stderr.split())
+    assert len(result.stdout.splitlines()) == 1
+
+
+@pytest.mark.parametrize("levels", range(100, 1100, 50))
+def test_how_deep_a_value_may_be_is_known_before_it_is_written(levels: int) -> None:
+    text = b"[" * levels + b"]" * levels
+    chosen = Serdes.parse(["value=json"], None, [])
+    assert chosen is not None
+    reading = chosen.open()
+    deep = record(value=b"\0\0\0\0\x09" + text)
+    try:
+        reading.objects(deep)
+    except ValueError as error:
+        assert str(error).endswith("it is nested too deeply")  # noqa: PT017  # how deep that is depends on the Python
+        return
+    assert reading.writer(formatter("%s"), as_json=False)(deep) == text
+    assert text in reading.writer(json_line, as_json=True)(deep)
 
 
 @pytest.mark.brokers

@@ -15,7 +15,7 @@ pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq  # noqa: E402  # part of pyarrow
 
 from kafka_async.adapters.export import forms  # noqa: E402  # needs pyarrow
-from kafka_async.adapters.export.forms import FORMS, form_named, form_of, plain_schema  # noqa: E402  # needs pyarrow
+from kafka_async.adapters.export.forms import FORMS, form_for, form_named, form_of, plain_schema  # noqa: E402  # needs pyarrow
 from kafka_async.application.reading.arrow import SCHEMA  # noqa: E402  # needs pyarrow
 
 from ..values.batches import records  # noqa: E402  # needs pyarrow
@@ -234,6 +234,39 @@ def test_texts_may_be_compressed_and_the_ends_of_names_say_how(tmp_path: Path) -
 def test_other_names_are_refused_with_what_there_is(name: str) -> None:
     with pytest.raises(ValueError, match=r"expected a name that ends in \.parquet, \.arrow, \.csv, \.ndjson, or in / for a folder"):
         form_of(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "chosen", "ending"),
+    [
+        ("orders.csv.gz", "csv", ".csv.gz"),
+        ("orders.NDJSON.ZST", "ndjson", ".ndjson.zst"),
+        ("orders.gz", "ndjson", ".ndjson.gz"),
+        ("orders.txt.zst", "csv", ".csv.zst"),
+        ("orders.parquet", "parquet", ".parquet"),
+        ("orders.txt", "csv", ".csv"),
+        ("v1.2/orders", "arrow", ".arrow"),
+        ("/dev/fd/3", "parquet", ".parquet"),
+    ],
+)
+def test_a_format_that_is_chosen_is_packed_as_the_name_says(name: str, chosen: str, ending: str) -> None:
+    assert form_for(name, chosen).ending == ending
+
+
+@pytest.mark.parametrize(
+    ("name", "chosen", "why"),
+    [
+        ("orders.csv", "parquet", "is the name of a file of the format csv, not parquet"),
+        ("orders.csv.gz", "ndjson", "is the name of a file of the format csv, not ndjson"),
+        ("orders.Parquet", "arrow", "is the name of a file of the format parquet, not arrow"),
+        ("orders.parquet.gz", "parquet", "files of the format parquet are not packed as a whole; only csv and ndjson may be"),
+        ("orders.zst", "arrow", "files of the format arrow are not packed as a whole"),
+    ],
+)
+def test_a_name_that_says_another_format_than_the_one_that_is_chosen_is_refused(name: str, chosen: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why) as raised:
+        form_for(name, chosen)
+    assert repr(name) in str(raised.value)
 
 
 def test_a_format_that_there_is_not_is_refused_with_the_nearest() -> None:

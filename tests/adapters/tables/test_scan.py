@@ -510,6 +510,13 @@ def test_times_of_which_one_depends_on_now_are_compared_at_the_first_use() -> No
         assert found.scan("a", since="-2h", until="-1h").count() == 0
 
 
+@pytest.mark.parametrize("option", ["since", "until"])
+def test_offsets_of_partitions_that_are_not_read_are_refused(option: str) -> None:
+    topics: dict[str, Any] = {"partitions": [("a", 0), ("b", 2)], option: {("a", 0): 3, ("a", 1): 3, ("b", 0): 4}}
+    with pytest.raises(KafkaConfigurationError, match=f"{option}: a-1, b-0: not among the partitions that are read, a-0, b-2"):
+        scan("a", "b", **topics)
+
+
 def test_offsets_that_begin_behind_their_end_are_refused() -> None:
     with filled() as found, pytest.raises(KafkaConfigurationError, match="since: 5 of a-0 is behind until, 2"):
         found.scan("a", since={0: 5}, until={0: 2}).count()

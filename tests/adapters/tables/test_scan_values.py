@@ -216,6 +216,11 @@ def test_a_few_values_without_an_id_are_as_few_whenever_they_are_read_again(topi
         ({"schema": DDL}, "schema has no meaning without values"),
         ({"values": "text", "message": "x"}, "message has no meaning with values='text'"),
         ({"values": "json", "schema": DDL, "timezone": "Nowhere/Land"}, "timezone"),
+        ({"values": "json", "schema": "infer", "timezone": "Nowhere/Land"}, "timezone='Nowhere/Land': expected a name such as"),
+        ({"values": "json", "registry": "http://h", "timezone": "Nowhere/Land"}, "timezone='Nowhere/Land': expected a name such"),
+        ({"values": "avro", "registry": "http://h", "timezone": "UTC"}, "timezone has no meaning with values='avro'"),
+        ({"values": "avro", "registry": "http://h", "message": "x"}, "message has no meaning with values='avro'"),
+        ({"timezone": "UTC"}, "timezone has no meaning without values"),
     ],
 )
 def test_what_makes_no_sense_is_refused_at_once(given: dict[str, Any], match: str) -> None:

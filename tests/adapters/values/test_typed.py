@@ -196,6 +196,8 @@ def test_views_of_values_and_slices_of_batches_are_read_too() -> None:
         ({"values": "json", "schema": DDL, "timezone": "Mars"}, "timezone='Mars': expected a name such as Europe/Berlin"),
         ({"values": "text", "registry": "http://h"}, "registry has no meaning with values='text'"),
         ({"values": "json", "schema": DDL, "message": "m"}, "message has no meaning with values='json'"),
+        ({"values": "text", "timezone": "UTC"}, "timezone has no meaning with values='text'"),
+        ({"values": "avro", "registry": "http://h", "timezone": "Nowhere/Land"}, "timezone has no meaning with values='avro'"),
         ({"values": "text", "schema": DDL}, "schema has no meaning with values='text'"),
         ({"values": "avro", "schema": 7}, "schema: expected an Avro schema, as a mapping or in JSON, got int"),
         ({"values": "avro", "registry": {"subject": "s"}}, "registry: the option 'url' is missing"),
