@@ -343,7 +343,12 @@ class Handling:
             slot.inside = copy_context()
             slot.inside.run(put, outcome.changes)
             if outcome.awaitable is not None:
-                check_return(await called_in(slot.inside, _awaited, outcome.awaitable))
+                try:
+                    check_return(await called_in(slot.inside, _awaited, outcome.awaitable))
+                except BaseException as error:
+                    stint.give_up()
+                    outcome = outcome._replace(error=error)
+                outcome = outcome._replace(ended=self.run.clock())
         return outcome
 
     def _next(self, handler_threads: HandlerThreads) -> Unit | None:
