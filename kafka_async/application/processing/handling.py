@@ -215,6 +215,12 @@ class Handling:
         """Whether threads go on by themselves, so that somebody has to ``look`` at their results."""
         return self._handler_threads is not None
 
+    @property
+    def laid_out(self) -> int:
+        """Records that threads may begin by themselves, and have not begun."""
+        handler_threads = self._handler_threads
+        return 0 if handler_threads is None else sum(len(unit.items) for unit in tuple(handler_threads.laid_out))
+
     def running(self, concerns: Callable[[Item], bool] = lambda item: True) -> int:
         """Return how many of the records that this concerns have handlers that run. From any thread.
 
