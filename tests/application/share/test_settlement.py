@@ -231,6 +231,28 @@ def test_a_refused_record_behind_handlers_that_hang_is_others_after_the_time_of_
     run(main)
 
 
+@on_both
+@pytest.mark.parametrize("plain", [False, True])
+def test_no_more_is_locked_than_handlers_get_to_in_time_also_if_a_plain_function_returns_something_to_await(
+    run: Run, plain: bool
+) -> None:
+    async def main() -> None:
+        async def handle(record: Any) -> None:
+            await anyio.sleep(3)
+
+        handler: Any = (lambda record: handle(record)) if plain else handle
+        async with (
+            _member(_filled(200)) as consumer,
+            consumer.processing(handler, concurrency=2, drain_timeout_ms=0) as processing,
+        ):
+            await anyio.sleep(100)
+            found = processing.statistics()
+            assert found.handled > 60
+            assert found.waiting < 10, "as many as they get to while the locks are young"
+
+    run(main)
+
+
 def test_records_behind_plain_handlers_that_hang_are_others_after_the_time_of_a_lock() -> None:
     go_on = Event()
 
