@@ -203,6 +203,28 @@ async def test_what_is_left_of_a_batch_keeps_its_order_if_its_dead_letters_are_c
     assert [each for what, batch in handled for each in batch if what == "ended"] == [(0, 0), (0, 1)]
 
 
+@virtual
+@pytest.mark.parametrize(("order", "at"), [("none", 1), ("key", 51)])
+async def test_records_of_a_batch_wait_for_the_dead_letters_of_others_only_if_they_stand_in_a_lane(order: Any, at: float) -> None:
+    some = world()
+    some.produce(3, keys=1)
+    handled: list[tuple[list[int], float]] = []
+
+    async def handle(records: list[Record]) -> Any:
+        handled.append(([record.offset for record in records], anyio.current_time() - began))
+        return [Failed(0, Reject("no")), Failed(2, RetryLater(1))] if len(records) == 3 else None
+
+    async def write(record: Record, error: BaseException, attempts: int) -> None:
+        await anyio.sleep(50)
+
+    async with processed(some, handle, batch=3, linger_ms=100, order=order, on_failure=write, concurrency=2) as run:
+        began = anyio.current_time()
+        await until(lambda: run.statistics().handled + run.statistics().dead_letters == 3)
+    assert [offsets for offsets, _ in handled] == [[0, 1, 2], [2]]
+    assert handled[1][1] == pytest.approx(at, abs=0.5)
+    assert some.committed() == 3
+
+
 @pytest.mark.parametrize(
     ("made", "error"),
     [
