@@ -9,7 +9,7 @@ A worker's task ends only when we end it. A cancellation from anywhere else is t
 """
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import Context, ContextVar, copy_context
 from functools import partial
@@ -215,6 +215,12 @@ class Handling:
         """Whether threads go on by themselves, so that somebody has to ``look`` at their results."""
         return self._handler_threads is not None
 
+    @property
+    def laid_out(self) -> int:
+        """Records that threads may begin by themselves, and have not begun."""
+        handler_threads = self._handler_threads
+        return 0 if handler_threads is None else sum(len(unit.items) for unit in tuple(handler_threads.laid_out))
+
     def running(self, concerns: Callable[[Item], bool] = lambda item: True) -> int:
         """Return how many of the records that this concerns have handlers that run. From any thread.
 
@@ -343,7 +349,12 @@ class Handling:
             slot.inside = copy_context()
             slot.inside.run(put, outcome.changes)
             if outcome.awaitable is not None:
-                check_return(await called_in(slot.inside, _awaited, outcome.awaitable))
+                try:
+                    check_return(await called_in(slot.inside, _awaited, outcome.awaitable))
+                except BaseException as error:
+                    stint.give_up()
+                    outcome = outcome._replace(error=error)
+                outcome = outcome._replace(ended=self.run.clock())
         return outcome
 
     def _next(self, handler_threads: HandlerThreads) -> Unit | None:
@@ -662,44 +673,65 @@ class Handling:
         if self._is_cancelled(slot):
             self._comes_again(slot, unit, told.errors[min(told.errors)])
             return
-        await self._decide_each(slot, unit, [(items[place], decided(told.errors[place])) for place in sorted(told.errors)])
+        await self._decide_each(slot, unit, {items[place]: decided(told.errors[place]) for place in sorted(told.errors)})
 
-    async def _decide_each(self, slot: Slot, unit: Pack, errors: Sequence[tuple[Item, BaseException]]) -> None:
+    async def _decide_each(self, slot: Slot, unit: Pack, errors: Mapping[Item, BaseException]) -> None:
         """As ``_decide``, for records of one pack that failed for reasons of their own."""
+        first = next(iter(errors.values()))
         try:
-            kept = self._kept(unit, [error for _, error in errors])
-            delays = [KEPT if keeps else self._delay(slot, unit, error) for (_, error), keeps in zip(errors, kept, strict=True)]
+            kept = self._kept(unit, errors)
+            delays = {item: KEPT if item in kept else self._delay(slot, unit, error) for item, error in errors.items()}
         except BaseException as other:  # the user's delay function
-            other.__context__ = errors[0][1]
-            self._stop_amid(slot, unit, other, before=errors[0][1])
+            other.__context__ = first
+            self._stop_amid(slot, unit, other, before=first)
             return
-        given_up = [each for each, delay in zip(errors, delays, strict=True) if delay is None]
-        waiting = [(each, delay) for each, delay in zip(errors, delays, strict=True) if delay is not None]
-        # Those that are tried again keep the lane closed; without any the last one does, until the others are dealt with.
-        parts = [(self.queue.split(unit, [item]), error) for item, error in (given_up if waiting else given_up[:-1])]
-        if waiting:
-            seconds = max(delay for _, delay in waiting)
-            for (item, error), keeps in zip(errors, kept, strict=True):
-                if not keeps and item in unit.items:
-                    self._count_failure(slot, [item], unit.attempt, error, seconds)
-            if any(kept):
-                of_others = {item for (item, _), keeps in zip(errors, kept, strict=True) if not keeps}
-                self._keep_some(unit, of_others, seconds, calls=all(kept))
-            else:
-                self._try_again(unit, seconds)
-        else:
-            parts.append((unit, given_up[-1][1]))
-        for number, (part, error) in enumerate(parts):
-            slot.unit = part
+        if kept:
+            self._begin_no_more()
+        given_up = [item for item, delay in delays.items() if delay is None]
+        seconds = max((delay for delay in delays.values() if delay is not None), default=0.0)
+        if not given_up:
+            self._try_each_again(slot, unit, errors, kept, seconds)
+        elif len(given_up) == len(errors):
+            await self._conclude_each(slot, unit, given_up, errors)
+        elif unit.items[0].lane is None:  # what needs no order does not wait until the others are dealt with
+            parted = self.queue.split(unit, given_up)
+            self._try_each_again(slot, unit, errors, kept, seconds)
+            await self._conclude_each(slot, parted, given_up, errors)
+        elif await self._conclude_each(slot, unit, given_up, errors):
+            self._try_each_again(slot, unit, errors, kept, seconds)
+
+    async def _conclude_each(self, slot: Slot, unit: Pack, given_up: Sequence[Item], errors: Mapping[Item, BaseException]) -> bool:
+        """Give up records of a pack, one after the other; ``False``: after a cancellation, what is left of the pack comes again.
+
+        A record keeps its place in the lane until it is its turn. Those that came again without it would be handled at the same
+        time as those behind them.
+        """
+        for item in given_up:
             if self._is_cancelled(slot):
-                self._comes_again(slot, part, error)
-                continue
+                for each in unit.items:
+                    self._report(slot, [each], unit.attempt, errors[each], COMES_AGAIN, final=False)
+                self._begin_again(unit)
+                return False
+            slot.unit = part = unit if len(unit.items) == 1 else self.queue.split(unit, [item])
             try:
-                await self._conclude(slot, part, error)
+                await self._conclude(slot, part, errors[item])
             except BaseException:
-                for rest, _ in parts[number + 1 :]:
-                    self.queue.interrupted(rest, self.run.clock())
+                if part is not unit:
+                    self.queue.interrupted(unit, self.run.clock())
                 raise
+        return True
+
+    def _try_each_again(
+        self, slot: Slot, unit: Pack, errors: Mapping[Item, BaseException], kept: Collection[Item], seconds: float
+    ) -> None:
+        """Try the records of a pack again, together. ``kept``: those of which it was no attempt."""
+        others = [item for item in unit.items if item not in kept]
+        for item in others:
+            self._count_failure(slot, [item], unit.attempt, errors[item], seconds)
+        if kept:
+            self._keep_some(unit, others, seconds, calls=len(kept) == len(errors))
+        else:
+            self._try_again(unit, seconds)
 
     async def _decide(self, slot: Slot, unit: Unit, error: BaseException, *, refused: bool = False) -> None:
         """Try the records of a unit again, or give them up."""
@@ -726,13 +758,13 @@ class Handling:
             self._count_failure(slot, unit.items, unit.attempt, error, delay)
             self._try_again(unit, delay)
 
-    def _kept(self, unit: Pack, errors: Sequence[BaseException]) -> list[bool]:
+    def _kept(self, unit: Pack, errors: Mapping[Item, BaseException]) -> Collection[Item]:
         """Return which records of one pack are kept as during an outage. Raises what a user's function raises."""
         barrier = self.barrier
-        covered = [barrier is not None and barrier.covers(error) for error in errors]
-        if barrier is None or not barrier.failed(unit, errors[covered.index(True) if any(covered) else 0]):
-            return [False] * len(errors)
-        return covered
+        if barrier is None:
+            return ()
+        covered = [item for item, error in errors.items() if barrier.covers(error)]
+        return covered if barrier.failed(unit, errors[next(iter(covered or errors))]) else ()
 
     def _keep(self, unit: Unit, seconds: float = KEPT, *, calls: int = 1, counts: bool = False) -> None:
         """What handlers depend on is down, or seems to be, or the session: that was no attempt. ``calls``: that do not count.
@@ -742,9 +774,13 @@ class Handling:
         now = self.run.clock()
         self.counts.attempts -= calls
         self.queue.retry(unit, now + seconds, now, counts=counts)
+        self._begin_no_more()
+        self.run.change()
+
+    def _begin_no_more(self) -> None:
+        """If nothing may begin now, that is so for what threads would begin by themselves too."""
         if self.barrier is not None and self.barrier.shut:
             self.take_back()
-        self.run.change()
 
     def _keep_some(self, unit: Pack, others: Collection[Item], seconds: float, *, calls: int) -> None:
         """As ``_keep``, but of ``others``, which failed for reasons of their own, it was an attempt.
@@ -867,6 +903,9 @@ class Handling:
     def _comes_again(self, slot: Slot, unit: Unit, error: BaseException) -> None:
         """The error decides nothing about these records: they are handled again, here or elsewhere."""
         self._report(slot, unit.items, unit.attempt, error, COMES_AGAIN, final=False)
+        self._begin_again(unit)
+
+    def _begin_again(self, unit: Unit) -> None:
         now = self.run.clock()
         for item in unit.items:
             item.waits_since = now  # the time of its handler is no waiting

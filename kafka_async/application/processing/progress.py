@@ -1,6 +1,6 @@
 """What is done in each partition, and what may be committed of it: the record that a consumer with offsets keeps."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import anyio
 from anyio import Lock
@@ -117,27 +117,32 @@ class Progress:
 
     # --- committing ------------------------------------------------------------------------------------------------------------
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> bool:
-        """Commit. A failure is reported and stops nothing: the next commit covers what this one did not.
+    async def commit(self, find: Callable[[], Mapping[TopicPartition, OffsetAndMetadata]]) -> bool:
+        """Commit what ``find`` returns when it is this commit's turn: nothing older is ever committed after something newer.
 
+        A failure is reported and stops nothing: the next commit covers what this one did not.
         Return whether it failed, and another attempt may succeed.
         """
-        if not (self.source.commits and offsets):
+        if not self.source.commits:
             return False
         async with self._committing:
-            again = False
-            while offsets and not self.source.gives_up:  # its call-back commits what leaves, and waits for this to end
-                try:
-                    refused = await self.source.commit(offsets)
-                except KafkaError as error:
-                    self._report(error, _NOT_COMMITTED if isinstance(error, CommitFailedError) else _LATER)
-                    return again or error.retriable
-                except ConsumerStoppedError as error:  # another task has stopped it, or cancelled its background loop
-                    self._report(error, _NOT_COMMITTED)
-                    return False
-                self.work.committed({tp: offset for tp, offset in offsets.items() if tp not in refused})
-                offsets = self._without_maps(offsets, refused)
-                again |= any(error.retriable and not isinstance(error, _UNKNOWN) for error in refused.values())
+            try:
+                return await self._commit(find())
+            except ConsumerStoppedError as error:  # another task has stopped it, or cancelled its background loop
+                self._report(error, _NOT_COMMITTED)
+                return False
+
+    async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> bool:
+        again = False
+        while offsets and not self.source.gives_up:  # its call-back commits what leaves, and waits for this to end
+            try:
+                refused = await self.source.commit(offsets)
+            except KafkaError as error:
+                self._report(error, _NOT_COMMITTED if isinstance(error, CommitFailedError) else _LATER)
+                return again or error.retriable
+            self.work.committed({tp: offset for tp, offset in offsets.items() if tp not in refused})
+            offsets = self._without_maps(offsets, refused)
+            again |= any(error.retriable and not isinstance(error, _UNKNOWN) for error in refused.values())
         return again
 
     def _without_maps(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], refused: Refusals) -> Offsets:
@@ -159,7 +164,7 @@ class Progress:
 
     async def commit_at_the_end(self) -> None:
         """Commit, again if need be: a broker may be away for a moment, and what is not committed will be handled again."""
-        while not self.source.stopping and await self.commit(self.to_commit()):  # noqa: ASYNC110 - brokers are no events
+        while not self.source.stopping and await self.commit(self.to_commit):  # noqa: ASYNC110 - brokers are no events
             await anyio.sleep(self.source.retry_backoff)
 
     def _report(self, error: Exception, text: str = _LATER) -> None:

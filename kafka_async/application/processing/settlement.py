@@ -6,6 +6,7 @@ inside the call-back goes on for the others.
 
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import AbstractContextManager
+from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -57,6 +58,8 @@ class CommitSettlement:
     """Partitions that left and were not sought since, until the next assignment."""
     _revoking: int = field(default=0, init=False, repr=False)
     """Call-backs of partitions that leave which have not committed yet."""
+    _outside: Context = field(factory=Context, init=False, repr=False)
+    """The context in which it began, as that of all its tasks."""
 
     @property
     def consequence(self) -> str:
@@ -79,7 +82,7 @@ class CommitSettlement:
 
     async def begin(self, processing: Processing) -> None:
         """Take the partitions of the consumer over."""
-        source = self.progress.source
+        self._outside, source = copy_context(), self.progress.source
         source.begin(self, processing)
         try:
             await self.progress.check_redelivery()
@@ -101,13 +104,16 @@ class CommitSettlement:
             return  # the end commits
         progress.work.forget(progress.work.parts.keys() - set(progress.source.assignment()))
         tasks = self.run.tasks
-        if tasks is not None and (self._commit is None or self._commit.done) and (offsets := progress.to_commit_by_interval()):
-            self._commit = self.run.start(tasks, partial(progress.commit, offsets))
+        if tasks is not None and (self._commit is None or self._commit.done) and progress.to_commit_by_interval():
+            # Not as part of a call-back of a rebalance, which may be reading on: what that commits says how far the partitions that
+            # leave are done, and moves their positions back, while handlers of theirs still run.
+            self._commit = self._outside.run(self.run.start, tasks, partial(progress.commit, progress.to_commit_by_interval))
 
     async def settle(self) -> None:
         """Commit what is done."""
         await self.run.until(lambda: not self._leaves or self.run.ending)
-        await self.progress.commit(self.progress.to_commit())
+        if self.progress.to_commit():
+            await self.progress.commit(self.progress.to_commit)
         await self.progress.source.given_up()
 
     def give_up(self, partitions: Collection[TopicPartition]) -> None:
@@ -230,8 +236,9 @@ class CommitSettlement:
         source.give_back({tp: point for tp, point in reached.items() if point is not None})
         work.forget(partitions)
         source.sought(partitions)  # until now: if they come back, only what is sought from now on counts
-        with move_on_after(LAST_COMMIT):
-            await self.progress.commit(offsets)
+        if offsets:
+            with move_on_after(LAST_COMMIT):
+                await self.progress.commit(lambda: offsets)  # found before they were forgotten
 
     async def _gone(self, topics: Collection[str]) -> Collection[str]:
         """Return which topics were deleted. What one broker does not know is asked for again: it may lag behind."""

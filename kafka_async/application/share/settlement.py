@@ -204,9 +204,10 @@ class LockSettlement:
         work, exchange, barrier = self.work, self.parts.exchange, self.handling.barrier
         if barrier is not None and barrier.is_down:
             return  # others are no better off; locks are renewed as long as may be
-        since = work.stuck_since(now)
+        since = work.stuck_since(now, self.handling.laid_out)
         if since is None or work.stuck or now < since + exchange.lock_seconds:
             return
+        self.handling.take_back()  # a thread that ends now begins none that others may have
         waiting = work.waiting(self.handling.under_way(), now - exchange.lock_seconds)
         if not waiting:
             return

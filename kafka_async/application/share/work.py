@@ -280,11 +280,15 @@ class ShareWork:
             record for record, item in self._items.items() if item.attempt <= 1 and item.arrived <= since and record not in running
         ]
 
-    def stuck_since(self, now: float) -> float | None:
-        """Return since when no handler has begun or ended although there is something to do; ``None``: that is not so."""
+    def stuck_since(self, now: float, laid_out: int = 0) -> float | None:
+        """Return since when no handler has begun or ended although there is something to do; ``None``: that is not so.
+
+        ``laid_out``: records that count as running, but are only laid out for threads that have not begun them.
+        """
+        begun = self.settled, self.running - laid_out
         progress, since = self._progressed
-        if (self.settled, self.running) != progress or not (self.lanes.some_ready or self.stuck):
-            self._progressed, self.stuck = ((self.settled, self.running), now), False
+        if begun != progress or not (self.lanes.some_ready or laid_out or self.stuck):
+            self._progressed, self.stuck = (begun, now), False
             return None
         return since
 

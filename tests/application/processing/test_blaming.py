@@ -170,6 +170,61 @@ async def test_what_is_left_of_a_batch_is_not_lost_if_its_dead_letters_are_cance
     assert run.statistics().running == 0
 
 
+@virtual
+@pytest.mark.parametrize("others", ["given up", "tried again"])
+async def test_what_is_left_of_a_batch_keeps_its_order_if_its_dead_letters_are_cancelled(others: str) -> None:
+    some = world(2)
+    some.produce(1, partition=1)
+    handled: list[tuple[str, list[tuple[int, int]]]] = []
+
+    async def handle(records: list[Record]) -> Any:
+        batch = [(record.partition, record.offset) for record in records]
+        handled.append(("began", batch))
+        if len(handled) == 1:
+            last = ValueError() if others == "given up" else RetryLater(1)
+            return [Failed(0, Reject("no")), Failed(1, Reject("no")), Failed(2, last)]
+        await anyio.sleep(20)
+        handled.append(("ended", batch))
+        return None
+
+    async def write(record: Record, error: BaseException, attempts: int) -> None:
+        await anyio.sleep_forever()
+
+    how: Any = {"order": lambda record: "all", "batch": 3, "linger_ms": 2_000, "concurrency": 3}
+    async with processed(some, handle, on_failure=write, drain_timeout_ms=1_000, **how) as run:
+        await anyio.sleep(1)
+        some.produce(2)
+        await until(lambda: bool(handled))
+        await anyio.sleep(5)
+        async with processed(some, lambda records: None, batch=3):
+            await until(lambda: run.statistics().handled >= 2)
+    assert handled.pop(0) == ("began", [(1, 0), (0, 0), (0, 1)]), "the first one leaves"
+    assert [what for what, _ in handled] == ["began", "ended"] * (len(handled) // 2), "one after the other"
+    assert [each for what, batch in handled for each in batch if what == "ended"] == [(0, 0), (0, 1)]
+
+
+@virtual
+@pytest.mark.parametrize(("order", "at"), [("none", 1), ("key", 51)])
+async def test_records_of_a_batch_wait_for_the_dead_letters_of_others_only_if_they_stand_in_a_lane(order: Any, at: float) -> None:
+    some = world()
+    some.produce(3, keys=1)
+    handled: list[tuple[list[int], float]] = []
+
+    async def handle(records: list[Record]) -> Any:
+        handled.append(([record.offset for record in records], anyio.current_time() - began))
+        return [Failed(0, Reject("no")), Failed(2, RetryLater(1))] if len(records) == 3 else None
+
+    async def write(record: Record, error: BaseException, attempts: int) -> None:
+        await anyio.sleep(50)
+
+    async with processed(some, handle, batch=3, linger_ms=100, order=order, on_failure=write, concurrency=2) as run:
+        began = anyio.current_time()
+        await until(lambda: run.statistics().handled + run.statistics().dead_letters == 3)
+    assert [offsets for offsets, _ in handled] == [[0, 1, 2], [2]]
+    assert handled[1][1] == pytest.approx(at, abs=0.5)
+    assert some.committed() == 3
+
+
 @pytest.mark.parametrize(
     ("made", "error"),
     [

@@ -4,6 +4,7 @@ import logging
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from kafka_async import (
@@ -32,6 +33,27 @@ async def test_commits_go_by_the_interval_and_only_if_something_changed() -> Non
         before = len(some.cluster.asked(Api.OFFSET_COMMIT))
         await anyio.sleep(10)
         assert len(some.cluster.asked(Api.OFFSET_COMMIT)) == before
+
+
+@virtual
+@pytest.mark.parametrize("steps", range(4))
+async def test_what_a_drain_has_committed_stands_though_an_interval_was_about_to_commit_less(steps: int) -> None:
+    some = world()
+    some.produce(2)
+
+    async def handle(record: Record) -> None:
+        if record.offset == 1:
+            await anyio.sleep_until(due_at)
+            for _ in range(steps):
+                await anyio.lowlevel.checkpoint()
+
+    async with processed(some, handle, consumer={"auto_commit_interval_ms": 5_000}) as run:
+        due_at = anyio.current_time() + 5
+        await anyio.sleep(1)
+        await run.drain()
+        assert some.committed() == 2
+        await anyio.sleep(1)
+        assert some.committed() == 2
 
 
 @virtual

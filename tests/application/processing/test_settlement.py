@@ -807,6 +807,30 @@ async def test_a_listener_may_commit_as_in_programs_that_read_by_themselves(prot
 
 
 @virtual
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_a_commit_by_interval_while_a_partition_drains_does_not_move_its_position_back(protocol: str) -> None:
+    some = world(2)
+    for partition in range(2):
+        some.produce(2, partition=partition)
+    some.seconds = lambda record: 9.0 if record.offset else 0.1
+    found: list[tuple[int, int | None]] = []
+
+    async with some.consumer(group_protocol=protocol, auto_commit_interval_ms=5_000) as consumer:
+
+        class Listener(ConsumerRebalanceListener):
+            async def on_partitions_revoked(self, revoked: Any) -> None:
+                found.extend([(await consumer.position(tp), some.committed(tp.partition)) for tp in revoked])
+
+        consumer.subscribe(["t"], listener=Listener())
+        async with consumer.processing(some.handle):
+            await until(lambda: len(some.done) == 2)
+            async with processed(some, consumer={"group_protocol": protocol}):
+                await until(lambda: bool(found))
+                assert max(some.committed(partition) or 0 for partition in range(2)) == 2
+    assert set(found) == {(2, 2)}
+
+
+@virtual
 async def test_what_cannot_be_committed_is_not_committed_at_each_interval(caplog: pytest.LogCaptureFixture) -> None:
     some = world()
     some.produce(20)

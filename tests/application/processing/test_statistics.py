@@ -1,12 +1,13 @@
 """The snapshot of a processing, and its metrics."""
 
+from functools import wraps
 from typing import Any
 
 import anyio
 import pytest
 from attrs import evolve
 
-from kafka_async import Failed, Retry, TopicPartition
+from kafka_async import Failed, Retry, Router, TopicPartition
 from kafka_async.application.processing.statistics import NOTHING
 from tests.application.support import virtual
 
@@ -81,3 +82,33 @@ async def test_each_record_of_a_batch_waits_for_its_handler(plain: bool) -> None
     async with processed(some, handle_on_thread if plain else handle, **how) as run:
         await until(lambda: run.statistics().handled == 10)
         assert run.statistics().seconds_in_queue == pytest.approx(250, abs=10)
+
+
+@virtual
+@pytest.mark.parametrize("how", ["async", "a lambda", "a decorator", "a batch", "a timeout", "a route"])
+async def test_the_time_that_a_handler_takes_counts_however_it_is_given_and_ends(how: str) -> None:
+    some = world()
+    some.produce(10)
+
+    async def handle(record: Any) -> None:
+        await anyio.sleep(2)
+        if (record[0] if how == "a batch" else record).offset == 7:
+            raise ValueError
+
+    @wraps(handle)
+    def decorated(*arguments: Any) -> Any:
+        return handle(*arguments)
+
+    def returning(record: Any) -> Any:
+        return handle(record)
+
+    router = Router()
+    router.default(returning)
+    handler: Any = {"async": handle, "a decorator": decorated, "a route": router}.get(how, returning)
+    limits: dict[str, Any] = {"batch": 1 if how == "a batch" else None, "timeout_ms": 5_000 if how == "a timeout" else None}
+    async with processed(some, handler, on_failure="skip", concurrency=2, **limits) as run:
+        await until(lambda: run.statistics().handled + run.statistics().skipped == 10)
+        found = run.statistics()
+        assert (found.attempts, found.failures) == (10, 1)
+        assert found.seconds_in_handlers == pytest.approx(20, abs=1)
+        assert found.seconds_in_queue == pytest.approx(2 * sum(range(0, 10, 2)), abs=1)

@@ -1,6 +1,7 @@
 """What ``process`` locks of a share group's records, on the simulated cluster."""
 
 from collections.abc import Callable
+from threading import Event
 from typing import Any
 
 import anyio
@@ -9,6 +10,7 @@ import pytest
 from kafka_async.application.processing.processing import Processing
 from kafka_async.application.share.consumer import ShareConsumer
 from kafka_async.testing import Cluster
+from kafka_async.testing.clock import VirtualLoop
 from tests.testing.test_clusters import Run, on_both
 
 
@@ -227,3 +229,64 @@ def test_a_refused_record_behind_handlers_that_hang_is_others_after_the_time_of_
                 assert 4 < anyio.current_time() - began < 15, "a lock, and until the handlers are looked at"
 
     run(main)
+
+
+@on_both
+@pytest.mark.parametrize("plain", [False, True])
+def test_no_more_is_locked_than_handlers_get_to_in_time_also_if_a_plain_function_returns_something_to_await(
+    run: Run, plain: bool
+) -> None:
+    async def main() -> None:
+        async def handle(record: Any) -> None:
+            await anyio.sleep(3)
+
+        handler: Any = (lambda record: handle(record)) if plain else handle
+        async with (
+            _member(_filled(200)) as consumer,
+            consumer.processing(handler, concurrency=2, drain_timeout_ms=0) as processing,
+        ):
+            await anyio.sleep(100)
+            found = processing.statistics()
+            assert found.handled > 60
+            assert found.waiting < 10, "as many as they get to while the locks are young"
+
+    run(main)
+
+
+def test_records_behind_plain_handlers_that_hang_are_others_after_the_time_of_a_lock() -> None:
+    go_on = Event()
+
+    async def main() -> None:
+        cluster = _filled(20)
+        cluster.group("workers", share_record_lock_duration_ms=5_000)
+        begun: set[int] = set()
+
+        def handle(record: Any) -> None:
+            begun.add(record.offset)
+            if record.offset == 20:
+                go_on.wait(30)
+
+        async def until(met: Callable[[], bool]) -> None:
+            with anyio.fail_after(60):
+                while not met():  # noqa: ASYNC110 - nothing tells of it, and time is virtual
+                    await anyio.sleep(0.1)
+
+        async with _member(cluster) as consumer, consumer.processing(handle, concurrency=1, drain_timeout_ms=0) as processing:
+            await until(lambda: processing.statistics().handled == 20)
+            await anyio.sleep(20)  # it is known then that handlers take no time
+            for _ in range(3):
+                cluster.produce("jobs", value="job")
+            await until(lambda: processing.statistics().waiting == 2)
+            began = anyio.current_time()
+            async with _member(cluster) as other:
+                assert await _take(other, 2) == {21: 2, 22: 2}
+                assert 4 < anyio.current_time() - began < 15, "a lock, and until the handlers are looked at"
+            await anyio.sleep(20)
+            assert begun == set(range(21)), "nothing is read before the handler returns, though the other member gave both back"
+            go_on.set()
+            await until(lambda: processing.statistics().handled == 23)
+
+    try:
+        anyio.run(main, backend="asyncio", backend_options={"loop_factory": lambda: VirtualLoop(hung_after=0.5)})
+    finally:
+        go_on.set()

@@ -162,3 +162,20 @@ def test_the_records_of_a_batch_may_end_apart() -> None:
     again = work.take_pack()
     assert again is not None
     assert sorted(item.record.offset for item in again.items) == [4, 5]
+
+
+def test_what_is_laid_out_for_threads_has_not_begun_and_is_something_to_do() -> None:
+    some, _ = held(3)
+    some.take()
+    laid_out = [unit for _ in range(2) if (unit := some.take()) is not None]
+    assert some.stuck_since(1.0, 2) is None
+    assert some.stuck_since(2.0, 2) == 1.0
+    for unit in reversed(laid_out):
+        some.interrupted(unit, 3.0)
+    assert some.stuck_since(4.0) == 1.0, "taking it back was no progress"
+    some.take()
+    assert some.stuck_since(5.0) is None
+    assert some.stuck_since(6.0) == 5.0
+    some.take()
+    assert some.stuck_since(7.0) is None
+    assert some.stuck_since(8.0) is None, "all have begun"
