@@ -39,6 +39,20 @@ _LAZY: Final = (map, filter, starmap, filterfalse, takewhile, dropwhile, accumul
 """Iterators that call a function only when somebody asks for the next result."""
 _NOTHING_RUNS: Final = "calling it would run nothing"
 
+_AS_TEXT: Final[dict[str, Any]] = {}
+if sys.version_info >= (3, 14):
+    from annotationlib import Format
+
+    _AS_TEXT["annotation_format"] = Format.STRING
+
+
+def signature_of(function: Callable[..., Any], *, follow_wrapped: bool = True) -> inspect.Signature:
+    """As ``inspect.signature``, whatever the annotations say: names in them may be there for type checkers only.
+
+    Since Python 3.14 annotations are evaluated when somebody asks for them, which ``inspect.signature`` does.
+    """
+    return inspect.signature(function, follow_wrapped=follow_wrapped, **_AS_TEXT)
+
 
 def is_async(function: Callable[..., Any]) -> bool:
     """Whether calling the function returns something to await; otherwise it belongs on a thread."""
@@ -49,7 +63,7 @@ def is_async(function: Callable[..., Any]) -> bool:
 def takes_context(handler: Callable[..., Any]) -> bool:
     """Whether a handler wants a second argument."""
     try:
-        parameters = list(inspect.signature(handler).parameters.values())
+        parameters = list(signature_of(handler).parameters.values())
     except (TypeError, ValueError):  # a built-in without a signature
         return False
     positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
@@ -108,7 +122,7 @@ def why_uncallable(function: Callable[..., Any], arguments: int) -> str | None:
     """
     try:
         # Not of what a decorator wraps: what is called is the decorator's function.
-        signature = inspect.signature(function, follow_wrapped=False)
+        signature = signature_of(function, follow_wrapped=False)
     except (TypeError, ValueError):  # a built-in without a signature
         return None
     try:
@@ -127,7 +141,7 @@ def called_of(deserializer: Any) -> Any:
 def takes_three(deserializer: Callable[..., Any]) -> bool:
     """Whether what is called for a value wants topic, headers and bytes, and not just the bytes."""
     try:
-        parameters = inspect.signature(deserializer).parameters.values()
+        parameters = signature_of(deserializer).parameters.values()
     except (TypeError, ValueError):  # a built-in without a signature takes the bytes
         return False
     required = [

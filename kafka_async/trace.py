@@ -139,7 +139,7 @@ class Recovered:
     partitions: frozenset[TopicPartition] = frozenset()
     needed: bool = True
     """``False``: it may still fail, but is not needed any more, as the connection to a broker that has left the cluster, what a
-    ``process`` that has ended was waiting for, or an offset that nobody looks up any more.
+    ``process`` or a consumer that has ended was waiting for, or an offset that nobody looks up any more.
     """
 
 

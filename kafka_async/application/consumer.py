@@ -446,6 +446,7 @@ class KafkaConsumer(Generic[K, V]):
         self._parts.subscribed.topics, self._parts.subscribed.pattern, self._parts.subscribed.event = names, matches, event
         self._parts.outbox.add(event)
         self._parts.subscribed.follow(self._parts.unread)
+        self._parts.reads.reader.in_vain.over()
 
     def unsubscribe(self) -> None:
         """Give up subscription and assignment, and leave the group: commit the consumed records (auto-commit), call the listener,
@@ -509,6 +510,8 @@ class KafkaConsumer(Generic[K, V]):
         self._parts.rebalancing.lost -= frozenset(wanted)
         self._parts.outbox.add(AssignFromUser(stamps=self._parts.unread.assign(wanted), subscription=number))
         self._parts.runtime.wake_application()  # a read may wait for a partition that has left
+        if wanted:
+            self._parts.reads.reader.in_vain.over()
 
     def assignment(self) -> set[TopicPartition]:
         """Return the partitions that are assigned now."""

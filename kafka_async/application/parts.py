@@ -108,6 +108,7 @@ def assemble(
     rebalancing = Rebalancing(unread, inbox, outbox, Listening(runtime), LastCommit(auto_commit, runtime), observer, runtime)
     assigned = AssignedPartitions(unread, rebalancing)
     gate = Gate(lifecycle, handler, inbox, rebalancing, subscribed, unread)
+    in_vain = InVain(observer, runtime, _NOTHING_TO_READ)
     reader = Reader(
         config,
         unread,
@@ -117,10 +118,10 @@ def assemble(
         Preparation.of(config, awaits=not runtime.blocks),
         metrics.idle,
         handout,
-        InVain(observer, _NOTHING_TO_READ),
+        in_vain,
     )
     calls = BackgroundCalls(config, runtime, lifecycle, inbox, outbox)
-    parting = Parting(config, lifecycle, runtime, calls, auto_commit, rebalancing, subscribed, observer)
+    parting = Parting(config, lifecycle, runtime, calls, auto_commit, rebalancing, subscribed, in_vain, observer)
     factory = transport_factory or TcpConnector.from_config(config)  # reads the TLS files: a bad one is refused here
     return Parts(
         config=config,

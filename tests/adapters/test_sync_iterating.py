@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import kafka_async
-from kafka_async import TopicPartition
+from kafka_async import ConsumerInterceptor, ConsumerRecord, TopicPartition
 from kafka_async.sync import KafkaConsumer
 from kafka_async.testing import Cluster, ThreadedCluster
 
@@ -94,6 +94,44 @@ def test_an_iteration_without_an_end_goes_on_waiting(served: ThreadedCluster, op
         assert last.wait(PATIENCE)
     reader.join(PATIENCE)
     assert seen == [0, 1, 2, 3]
+
+
+class Dropping(ConsumerInterceptor):
+    """Drops the records before an offset, and takes some seconds for each call."""
+
+    def __init__(self, before: int, seconds: float = 0.0) -> None:
+        self.before = before
+        self.seconds = seconds
+        self.seen = 0
+
+    def on_consume(
+        self, records: dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
+    ) -> dict[TopicPartition, list[ConsumerRecord[Any, Any]]]:
+        self.seen += sum(map(len, records.values()))
+        threading.Event().wait(self.seconds)
+        return {tp: [record for record in found if record.offset >= self.before] for tp, found in records.items()}
+
+
+def test_records_that_an_interceptor_drops_have_come_too(served: ThreadedCluster) -> None:
+    """The time is about nothing coming. Else what is dropped would hide what was fetched behind it."""
+    write(served, *range(3, 200))
+    dropping = Dropping(100)
+    found: list[int] = []
+    with consumer_of(served, consumer_timeout_ms=0, interceptors=[dropping]) as consumer:
+        while not dropping.seen:
+            found = all_of(consumer)
+        assert found == list(range(100, 200))
+        assert dropping.seen == 200
+
+
+def test_the_time_for_the_next_record_begins_after_those_that_were_dropped(served: ThreadedCluster) -> None:
+    write(served, *range(3, 40))
+    dropping = Dropping(30, 0.1)
+    found: list[int] = []
+    with consumer_of(served, consumer_timeout_ms=300, interceptors=[dropping], max_poll_records=8) as consumer:
+        while not dropping.seen:
+            found = all_of(consumer)
+    assert found == list(range(30, 40)), "no iteration ended amid records"
 
 
 @pytest.mark.parametrize("value", ["1000", None, True, float("nan")], ids=repr)

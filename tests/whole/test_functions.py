@@ -1,14 +1,18 @@
 """Functions that a program hands over: those that would never run are refused, and what is no result is none."""
 
+import ast
 import functools
+import importlib
 import json
 import operator
 import pickle
 import struct
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
 from decimal import Decimal
 from multiprocessing.pool import ThreadPool
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -16,13 +20,26 @@ import pytest
 
 from kafka_async import ConsumerConfig, ConsumerRebalanceListener, KafkaConsumer, ShareConsumer, scan
 from kafka_async.adapters.dead_letters import DeadLetters
+from kafka_async.adapters.workers.entry import RefusedProgram, find
 from kafka_async.errors import DeserializationError
-from kafka_async.functions import check_plain, check_work, finished, is_async, returned, why_never
+from kafka_async.functions import (
+    check_handler,
+    check_plain,
+    check_work,
+    finished,
+    is_async,
+    returned,
+    takes_context,
+    takes_three,
+    why_never,
+    why_uncallable,
+)
 from kafka_async.spark import add_lag_listener
 from kafka_async.sync import KafkaConsumer as BlockingConsumer
 from kafka_async.sync import ShareConsumer as BlockingShareConsumer
 
 from ..application.support import consumer_on, filled, read_values, virtual
+from .house import files, name_of, nodes_of
 
 
 def _generator(*arguments: Any) -> Iterator[None]:
@@ -265,6 +282,62 @@ def test_other_functions_that_cannot_be_called_are_refused_where_they_are_handed
         scan("t", progress=lambda: None)  # type: ignore[arg-type, misc]
     with pytest.raises(TypeError, match=r"report=.*: it cannot be called with 2 arguments"):
         add_lag_listener(None, lambda lag: None)  # type: ignore[arg-type, misc]
+
+
+_ANNOTATED = """
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from somewhere import Context, Order
+
+class Decoder:
+    def deserialize(self, topic: "str | None", headers: Order, data: bytes) -> Order: ...
+
+async def handle(order: Order, context: Context) -> Order: ...
+
+def decode(data: bytes) -> Order: ...
+
+async def main() -> Order: ...
+
+async def demanding(order: Order) -> Order: ...
+"""
+
+
+@pytest.fixture
+def annotated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A module whose functions are annotated with what is imported for type checkers only.
+
+    Up to Python 3.13 such annotations are text. Since 3.14 they need not be, and evaluating one raises ``NameError``.
+    """
+    text = _ANNOTATED if sys.version_info >= (3, 14) else f"from __future__ import annotations\n{_ANNOTATED}"
+    (tmp_path / "annotated_for_checkers.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield importlib.import_module("annotated_for_checkers")
+    del sys.modules["annotated_for_checkers"]
+
+
+@pytest.mark.parametrize("made", [KafkaConsumer, ShareConsumer, BlockingConsumer, BlockingShareConsumer])
+def test_annotations_that_only_type_checkers_understand_are_not_evaluated(made: Any, annotated: Any) -> None:
+    made(group_id="g", key_deserializer=annotated.Decoder(), value_deserializer=annotated.decode)
+    assert takes_three(annotated.Decoder().deserialize)
+    assert takes_context(annotated.handle)
+    check_handler(annotated.handle, "a handler")
+    assert why_uncallable(annotated.demanding, 1) is None
+    assert find("annotated_for_checkers:main") is annotated.main
+    with pytest.raises(RefusedProgram, match=r"expected a function without arguments, got demanding\(order: '?Order'?\)"):
+        find("annotated_for_checkers:demanding")
+
+
+def test_one_place_asks_for_signatures() -> None:
+    """The one that does not evaluate annotations, whatever Python it is."""
+    asking = {
+        name_of(path)
+        for path in files()
+        for node in nodes_of(path)
+        if (isinstance(node, ast.Attribute) and ast.unparse(node) == "inspect.signature")
+        or (isinstance(node, ast.ImportFrom) and node.module == "inspect" and "signature" in {each.name for each in node.names})
+    }
+    assert asking == {"functions.py"}
 
 
 @virtual

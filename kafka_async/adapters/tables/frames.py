@@ -1,8 +1,9 @@
 """Tables of polars, pandas and DuckDB. Each is the user's own, and is imported when it is asked for."""
 
-import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
+
+from ...functions import signature_of
 
 if TYPE_CHECKING:
     import duckdb
@@ -69,7 +70,7 @@ def lazy(schema: Callable[[], Any], read: Callable[[Sequence[str] | None], Itera
     def columns() -> "polars.Schema":
         return to_polars(schema().empty_table()).schema
 
-    options: dict[str, Any] = {"is_pure": True} if "is_pure" in inspect.signature(register_io_source).parameters else {}
+    options: dict[str, Any] = {"is_pure": True} if "is_pure" in signature_of(register_io_source).parameters else {}
     try:
         return register_io_source(frames, schema=columns, **options)
     except TypeError:  # polars before 1.30 wants to know the columns now

@@ -10,7 +10,6 @@ import threading
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from functools import partial
-from inspect import signature
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, Unpack
 
 import anyio
@@ -20,7 +19,7 @@ from ...config import ConsumerConfig
 from ...config.consumer_config import NAMES
 from ...config.spelling import did_you_mean, nearest
 from ...errors import KafkaConfigurationError
-from ...functions import check_plain
+from ...functions import check_plain, signature_of
 from ...model import IsolationLevel, TopicPartition
 from ...trace import counted
 from ...values import define, evolve, field, frozen
@@ -222,7 +221,7 @@ def _consumer_options(given: Mapping[str, Any]) -> dict[str, Any]:
         if name in given:
             raise KafkaConfigurationError(f"{name}: {why}")
     for name in given.keys() - NAMES:  # a mistyped argument of ``scan`` arrives among the options
-        arguments = (each.name for each in signature(scan).parameters.values() if each.kind is each.KEYWORD_ONLY)
+        arguments = (each.name for each in signature_of(scan).parameters.values() if each.kind is each.KEYWORD_ONLY)
         if (near := nearest(name, arguments, alike=0.7)) is not None:
             raise TypeError(f"unknown option {name!r}; did you mean {near!r}?")
     return _DEFAULTS | dict(given) | _FORCED

@@ -6,7 +6,6 @@ SIGTERM ends it, and if that takes too long, the process.
 
 import asyncio
 import importlib
-import inspect
 import logging
 import os
 import sys
@@ -22,7 +21,7 @@ from attrs import define, field
 
 from ...application.started import started
 from ...errors import KafkaConfigurationError, KafkaError
-from ...functions import is_async
+from ...functions import is_async, signature_of
 from ..running import EXIT_CODE, Terminated, until_terminated
 from .reports import INTERVAL, CannotRun, Report, report_of
 
@@ -127,9 +126,9 @@ def find(target: str) -> Callable[[], Coroutine[Any, Any, object]]:
     if not is_async(found):
         raise RefusedProgram(f"{target}: expected an 'async def' function without arguments, got {type(found).__name__}")
     try:
-        inspect.signature(found).bind()
+        signature_of(found).bind()
     except TypeError:
-        raise RefusedProgram(f"{target}: expected a function without arguments, got {path}{inspect.signature(found)}") from None
+        raise RefusedProgram(f"{target}: expected a function without arguments, got {path}{signature_of(found)}") from None
     main: Callable[[], Coroutine[Any, Any, object]] = found
     return main
 

@@ -17,6 +17,7 @@ from ..committing.auto_commit import AutoCommit
 from ..committing.commits import Why
 from ..group.rebalancing import Rebalancing
 from ..group.subscribed import Subscribed
+from ..reading.in_vain import InVain
 from .lifecycle import Happening, Lifecycle, Phase
 from .ownership import CallGuard
 
@@ -38,6 +39,7 @@ class Parting:
     auto_commit: AutoCommit
     rebalancing: Rebalancing
     subscribed: Subscribed
+    in_vain: InVain
     trace: Listener = field(repr=False)
 
     async def stop(self, guard: CallGuard, timeout_ms: float | None, *, clean: bool) -> None:
@@ -114,7 +116,10 @@ class Parting:
             if self.lifecycle.runs():
                 await self._commit_and_call_back(deadline, allowed, clean=clean)
         finally:  # an interceptor's on_commit may raise, and the loop must end all the same
-            await self.calls.end_loop(deadline)
+            try:
+                await self.calls.end_loop(deadline)
+            finally:
+                self.in_vain.over(needed=False)
 
     async def _commit_and_call_back(self, deadline: float, allowed: float, *, clean: bool) -> None:
         """Commit and call back, within three quarters of the time, so that there is always some left to leave the group."""

@@ -639,7 +639,7 @@ class Handling:
         if not self._is_of_record(error):
             self._stop_amid(slot, unit, error)
             return
-        if (told := blame(error)) is None:
+        if refused or (told := blame(error)) is None:  # what refused a record is no handler, and knows of no others
             await self._decide(slot, unit, error, refused=refused)
         else:
             await self._blamed(slot, unit, told)

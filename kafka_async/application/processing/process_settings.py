@@ -1,6 +1,5 @@
 """The arguments of ``process``, checked before anything runs."""
 
-import inspect
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import AbstractAsyncContextManager
 from math import inf
@@ -9,7 +8,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 from ...config import ConsumerConfig
 from ...config.spelling import did_you_mean
-from ...functions import check_handler, check_plain, check_work
+from ...functions import check_handler, check_plain, check_work, signature_of
 from ...model import ConsumerRecord
 from ...values import evolve, frozen
 from .breaker import Breaker
@@ -227,9 +226,7 @@ def checked_shared(handler: Callable[..., Any] | Router, *, on_failure: Reaction
     return evolve(settings, on_failure=_reaction(on_failure, shared=True))
 
 
-DEFAULTS: Final = {
-    name: each.default for name, each in inspect.signature(checked).parameters.items() if each.kind is each.KEYWORD_ONLY
-}
+DEFAULTS: Final = {name: each.default for name, each in signature_of(checked).parameters.items() if each.kind is each.KEYWORD_ONLY}
 """The options, and what each is if it is left out."""
 OF_OFFSETS: Final = {
     "order": "share groups have no order and no offsets",

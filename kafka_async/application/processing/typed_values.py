@@ -114,7 +114,7 @@ def _returns_none(function: Callable[..., Any]) -> bool:
     """Whether a function says that ``None`` is among its results."""
     try:
         kind = get_type_hints(function).get("return")
-    except (NameError, TypeError):  # an annotation that cannot be resolved, or an object without any
+    except Exception:  # an annotation that cannot be resolved, which is evaluated for that, or an object without any
         return False
     return _without_none(kind)[1]
 

@@ -225,7 +225,7 @@ class Reader:
         """Return the portions whose records are to be handed out next, waiting up to ``seconds`` for one."""
         self.unread.settle()
         decode, limit, take = self.preparation is None, self._limit, self.unread.portions
-        portions = await self._until((), seconds, limit, lambda: take(limit, decode=decode), holder)
+        portions = await self._until((), seconds, limit, lambda: take(limit, decode=decode), holder, from_last=True)
         if portions is None:
             raise NothingCame
         return portions
@@ -274,13 +274,21 @@ class Reader:
         self.gate.handler.polled_at = now
 
     async def _until(
-        self, only: Collection[TopicPartition], seconds: float, stage: int | None, attempt: Callable[[], T], holder: Any
+        self,
+        only: Collection[TopicPartition],
+        seconds: float,
+        stage: int | None,
+        attempt: Callable[[], T],
+        holder: Any,
+        *,
+        from_last: bool = False,
     ) -> T | None:
         """Return what ``attempt`` finds, waiting for it up to ``seconds``.
 
-        ``stage``: how many records to pass to call-backs if none is ready. ``holder``: who holds what is found.
+        ``stage``: how many records to pass to call-backs if none is ready. ``holder``: who holds what is found. ``from_last``: the
+        seconds begin anew with each record that call-backs have seen, whatever they made of it.
         """
-        runtime, unread, era = self.runtime, self.unread, self._era
+        runtime, unread, handler, era = self.runtime, self.unread, self.gate.handler, self._era
         deadline, prepared = runtime.clock() + seconds, False
         await self._enter(runtime.clock())
         while True:
@@ -295,7 +303,8 @@ class Reader:
                     return found
                 # Once at least, however short the time is. Interceptors may drop all that they see, again and again.
                 if stage is not None and (not prepared or runtime.clock() < deadline) and await self._prepare(stage, only):
-                    prepared = True
+                    prepared = not from_last
+                    deadline = runtime.clock() + seconds if from_last else deadline
                     await self._go_on()
                     continue
             if unread.failing:
@@ -309,10 +318,13 @@ class Reader:
                 await self._take_turn()
                 return None
             look_in = self._begin_wait(only)
+            handler.reading += 1  # not in there: whatever raises before ``try``, such as a trace listener, would leave it so
             try:
                 await runtime.signal.wait(ticket, min(remaining, commit_in, look_in))
             finally:
-                self._end_wait(ticket)
+                handler.polled_at = now = runtime.clock()  # first: a thread of the background may look between these
+                handler.reading -= 1
+                self._end_wait(ticket, now)
 
     def _check_era(self, era: int) -> None:
         if era != self._era:
@@ -346,24 +358,20 @@ class Reader:
 
     def _begin_wait(self, only: Collection[TopicPartition]) -> float:
         """Return after how many seconds to look again though nothing has come."""
-        handler = self.gate.handler
+        now, look_in = self.runtime.clock(), inf
+        if not self.unread.partitions or self.in_vain.since < inf:
+            look_in = self.in_vain.look(now, nothing=self.gate.reads_nothing)
         if self.unread.buffer.hungry:
-            self.unread.ask_for(only, waiting=handler.reading > 0)
-        handler.reading += 1
-        now = self.runtime.clock()
+            self.unread.ask_for(only, waiting=self.gate.handler.reading > 0)
         self.idle.enter(now)
-        if self.unread.partitions and self.in_vain.since == inf:
-            return inf
-        return self.in_vain.look(now, nothing=self.gate.reads_nothing)
+        return look_in
 
-    def _end_wait(self, ticket: int) -> None:
+    def _end_wait(self, ticket: int, now: float) -> None:
         if self.runtime.signal.ticket() != ticket:
             self.auto_commit.unsettle()
-        handler = self.gate.handler
-        handler.reading -= 1
-        if not handler.reading and self.unread.buffer.asked:
+        if not self.gate.handler.reading and self.unread.buffer.asked:
             self.unread.buffer.asked = frozenset()
-        handler.polled_at = now = self.runtime.clock()
+        self.in_vain.ended_at = now
         self.idle.leave(now)
         self._turn_ends = now + TURN
 

@@ -127,6 +127,7 @@ class ShareConsumer(Generic[K, V]):
         self._parts.life.subscribed = event
         self._parts.custody.want(names)
         self._parts.calls.outbox.add(event)
+        self._parts.reader.in_vain.over()
 
     async def unsubscribe(self) -> None:
         """Leave the group. Records that were not handed out are released, and so are those that wait in ``process``.

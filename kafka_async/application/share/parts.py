@@ -100,6 +100,7 @@ def assemble_share(
 
     factory = transport_factory or TcpConnector.from_config(config)
     telemetry = source_of(config, measure, lambda: inbox.group.member_id)
+    in_vain = InVain(trace, runtime, _NOTHING_TO_READ)
     parts = ShareParts(
         config=config,
         settings=settings,
@@ -117,9 +118,9 @@ def assemble_share(
             custody,
             deserializers,
             settings.bad_record_deliveries,
-            InVain(trace, _NOTHING_TO_READ),
+            in_vain,
         ),
         metrics=metrics,
-        life=StartAndStop(config, settings, lifecycle, runtime, calls, exchange, trace, factory, custody, telemetry),
+        life=StartAndStop(config, settings, lifecycle, runtime, calls, exchange, trace, factory, custody, in_vain, telemetry),
     )
     return parts

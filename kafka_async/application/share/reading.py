@@ -69,15 +69,16 @@ class ShareReader:
         now, era = clock(), self._era
         until = now + seconds
         handler.polled_at = now
-        handler.reading += 1
         demand = self.custody.exchange.demand
-        demand.wanted += size
         self._pace.begin(now)
         records: list[Record] = []
         if size:
             demand.held_back = False
             demand.asked, demand.missed = size, 0
             demand.read_at = now
+        # No call comes between these and what undoes them, so no signal handler either.
+        handler.reading += 1
+        demand.wanted += size
         try:
             if now >= self._turn_ends:
                 await signal.checkpoint()
@@ -100,14 +101,21 @@ class ShareReader:
                 if not waits:
                     waits = True
                     handler.wake_background()  # which reads on only for somebody who wants records
-                await signal.wait(ticket, min(left, self.in_vain.look(clock(), nothing=not self.custody.exchange.topics)))
+                await self._wait(ticket, left)
         finally:
+            handler.polled_at = now = clock()  # first: a thread of the background may look between these
             handler.reading -= 1
             demand.wanted -= size
-            handler.polled_at = now = clock()
             if size:
                 demand.read_at = now
             self._pace.end(now, len(records))
+
+    async def _wait(self, ticket: int, seconds: float) -> None:
+        look_in = self.in_vain.look(self.runtime.clock(), nothing=not self.custody.exchange.topics)
+        try:
+            await self.runtime.signal.wait(ticket, min(seconds, look_in))
+        finally:
+            self.in_vain.ended_at = self.runtime.clock()
 
     def _look(self) -> None:
         """End if stopped, and raise what the background reports."""

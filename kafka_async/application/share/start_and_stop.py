@@ -23,6 +23,7 @@ from ..background_calls import GRACE, BackgroundCalls
 from ..lifecycle.lifecycle import Happening, Lifecycle, Phase
 from ..lifecycle.ownership import CallGuard
 from ..lifecycle.runtime import Runtime
+from ..reading.in_vain import InVain
 from .custody import Custody
 
 if TYPE_CHECKING:  # imported only if metrics are pushed
@@ -47,6 +48,7 @@ class StartAndStop:
     trace: Listener = field(repr=False)
     transport_factory: TransportFactory = field(repr=False)
     custody: Custody = field(repr=False)
+    in_vain: InVain
     metrics_source: "MetricsSource | None" = field(default=None, repr=False)
     """What measures for telemetry; ``None`` if that is off."""
     subscribed: SubscribeTopics | None = None
@@ -188,7 +190,10 @@ class StartAndStop:
             text = "not every record was acknowledged before the end; the brokers release the others when the connections close"
             self.trace(Fault(now=self.runtime.clock(), text=text, error=error))
         finally:  # a shield does not hold off ``Task.cancel``, and the loop must end all the same
-            await self.calls.end_loop(deadline)
+            try:
+                await self.calls.end_loop(deadline)
+            finally:
+                self.in_vain.over(needed=False)
 
     # --- questions -------------------------------------------------------------------------------------------------------------
 

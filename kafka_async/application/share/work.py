@@ -277,7 +277,7 @@ class ShareWork:
     def waiting(self, running: Collection[Record], since: float) -> list[Record]:
         """Return the records that came up to ``since`` and that no handler has begun, given those that are ``running``."""
         return [
-            record for record, item in self._items.items() if item.attempt == 1 and item.arrived <= since and record not in running
+            record for record, item in self._items.items() if item.attempt <= 1 and item.arrived <= since and record not in running
         ]
 
     def stuck_since(self, now: float) -> float | None:

@@ -12,7 +12,7 @@ from kafka_async import (
     ConsumerInterceptor,
 )
 from kafka_async.application.processing.context import ProcessingContext
-from kafka_async.application.processing.retry import Reject, Retry, RetryLater, Skip, exponential
+from kafka_async.application.processing.retry import Failed, Reject, Retry, RetryLater, Skip, exponential
 from kafka_async.application.processing.statistics import PROCESSING
 from kafka_async.errors import (
     DeserializationError,
@@ -352,6 +352,29 @@ async def test_a_record_that_no_handler_had_has_had_no_attempt(how: str, caplog:
         async with processed(some, **options) as run:
             await run.wait()
     assert caught.value.attempts == 0
+
+
+@pytest.mark.parametrize("batch", [None, 2])
+@virtual
+async def test_a_record_whose_order_cannot_be_told_is_not_tried_again_whatever_says_so(batch: int | None) -> None:
+    """``Failed`` is for handlers of batches: it decides about records that these were given."""
+    some = world()
+    some.produce(3)
+    letters = []
+
+    def order(record: Record) -> Any:
+        if record.offset == 1:
+            raise Failed(0, ValueError("not for a handler"))
+
+    async def write(record: Record, error: BaseException, attempts: int) -> None:
+        letters.append((record.offset, type(error), attempts))
+
+    async def handle(argument: Any) -> None: ...
+
+    async with processed(some, handle, order=order, on_failure=write, retry=Retry(attempts=5, delay=1.0), batch=batch) as run:
+        await until(lambda: some.committed() == 3)
+        assert (run.statistics().failures, run.statistics().retrying) == (1, 0)
+    assert letters == [(1, Failed, 0)]
 
 
 class Named:

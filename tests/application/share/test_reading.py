@@ -321,7 +321,7 @@ class Reading:
         self.inbox = Inbox(self.handler, GroupMetadata(group_id="g"))
         self.custody = Custody(self.exchange, self.runtime.clock, 1, Held(self.runtime), deserializer is not None)
         deserializers = None if deserializer is None else Deserializers.of(None, deserializer)
-        in_vain = InVain(lambda event: None, "nothing is subscribed")
+        in_vain = InVain(lambda event: None, self.runtime, "nothing is subscribed")
         self.reader = ShareReader(self.lifecycle, self.handler, self.runtime, self.inbox, self.custody, deserializers, 3, in_vain)
         self.woken = self.deliveries = 0
         self.lifecycle.move(Happening.START)

@@ -189,3 +189,41 @@ def test_a_record_that_no_handler_had_is_said_to_be_one_at_each_delivery(run: Ru
         if "before a handler had it, since it cannot be deserialized" in entry.message
     ]
     assert [text.partition("jobs-0 at offset 0: ")[2].partition(" before")[0] for text in said] == ["released", "dead letter"]
+
+
+@on_both
+@pytest.mark.parametrize("also", [[], [b"1"]], ids=["alone", "with another"])
+def test_a_refused_record_behind_handlers_that_hang_is_others_after_the_time_of_a_lock(run: Run, also: list[bytes]) -> None:
+    async def main() -> None:
+        cluster = _filled(20)
+        cluster.group("workers", share_record_lock_duration_ms=5_000)
+        hanging: set[int] = set()
+
+        async def handle(record: Any) -> None:
+            if record.value >= 100:
+                hanging.add(record.offset)
+                await anyio.sleep(200)
+
+        async def until(met: Callable[[], bool]) -> None:
+            with anyio.fail_after(60):
+                while not met():  # noqa: ASYNC110 - nothing tells of it, and time is virtual
+                    await anyio.sleep(0.1)
+
+        options: dict[str, Any] = {"value_deserializer": int, "bad_record_deliveries": 1}
+        async with (
+            ShareConsumer("jobs", group_id="workers", **options, **cluster.options()) as consumer,
+            consumer.processing(handle, concurrency=2, on_failure="skip") as processing,
+        ):
+            await anyio.sleep(20)  # it is known then that handlers take no time
+            for value in (b"100", b"101"):
+                cluster.produce("jobs", value=value)
+            await until(lambda: hanging == {20, 21})
+            for value in (b"bad", *also):
+                cluster.produce("jobs", value=value)
+            await until(lambda: processing.statistics().waiting == 1 + len(also))
+            began = anyio.current_time()
+            async with _member(cluster) as other:
+                assert await _take(other, 1 + len(also)) == dict.fromkeys(range(22, 23 + len(also)), 2)
+                assert 4 < anyio.current_time() - began < 15, "a lock, and until the handlers are looked at"
+
+    run(main)
