@@ -3,7 +3,7 @@
 The order of a rebalance: stop returning records, commit, call the listener, give up, take over, call the listener, acknowledge,
 return records of new partitions. If a cancellation interrupts a proposal, the next read call goes on with it: a call-back that
 began goes on meanwhile, and the next call waits for it. If a call-back raises, the proposal is carried out all the same, and the
-error reaches the caller, or that of the next read call if this one is cancelled before.
+error reaches the caller, or that of the next read call if this one is cancelled before. A call-back that is cancelled has raised.
 
 A slow commit holds up only the partitions that it is for: the read call goes on with those that stay, and the
 next one looks at the commit again.
@@ -26,6 +26,7 @@ from ..inbox import Inbox
 from ..outbox import Outbox
 from ..reading.cursor import PartitionCustody
 from ..reading.unread import Unread
+from ..task_context import in_this_task
 
 if TYPE_CHECKING:
     from ..lifecycle.runtime import Runtime
@@ -124,7 +125,8 @@ class Listening:
         self._calling = calling = object()
         token = _inside.set(calling)
         try:
-            await settled(callback(partitions), _LISTENER)
+            with in_this_task():
+                await settled(callback(partitions), _LISTENER)
         finally:
             self._calling = None
             _inside.reset(token)
