@@ -212,6 +212,13 @@ class Rebalancing:
         """Whether a call-back of ``unsubscribe`` is running; the partitions are given up when it returns."""
         return self._unsubscribing is not None
 
+    @property
+    def parting(self) -> frozenset[TopicPartition]:
+        """Partitions that ``unsubscribe`` gives up when its call-back returns. Until then they stay, so that it can commit them."""
+        if not self.is_unsubscribing:
+            return frozenset()
+        return frozenset(tp for tp, cursor in self.unread.partitions.items() if cursor.custody is PartitionCustody.LEAVING)
+
     async def carry_out(self) -> None:
         """Carry out what waits, up to a commit that is under way. Raises what a call-back raised, after all that is done."""
         if self._busy or self.listening.is_inside:
@@ -376,7 +383,7 @@ class Rebalancing:
         """
         self.unread.drop_aside()  # whatever comes back belongs to a new membership, and begins where it is committed
         if self._unsubscribing is not None:  # a second call, while the call-back of the first is running
-            self.unread.keep([tp for tp, cursor in self.unread.partitions.items() if cursor.custody is PartitionCustody.LEAVING])
+            self.unread.keep(self.parting)
             self.outbox.add(Unsubscribe(subscription=number))
             return None
         partitions = frozenset(self.unread.partitions)
