@@ -353,7 +353,7 @@ class Rebalancing:
             return
         if carrying.given_up is not None:
             await self._join()
-            self.lost |= partitions
+            self._gave_up(carrying, partitions)
             return
         carrying.given_up = partitions
         now, count = self.runtime.clock(), len(partitions)
@@ -363,7 +363,15 @@ class Rebalancing:
         else:
             self.trace(Notice(now=now, text=f"revoked {count} partition{plural(count)}", subject="group", partitions=partitions))
         await self._call("on_partitions_lost" if lost else "on_partitions_revoked", partitions)
-        self.lost |= partitions  # not before: applications commit in the call-back for partitions that leave
+        self._gave_up(carrying, partitions)
+
+    def _gave_up(self, carrying: _Carrying, partitions: frozenset[TopicPartition]) -> None:
+        """Refuse commits of ``partitions`` from now on: until here, the call-back may commit what leaves.
+
+        After ``unsubscribe``, which ends what was under way, ``assign`` may have taken them by hand meanwhile.
+        """
+        if self._stands(carrying):
+            self.lost |= partitions
 
     async def _call(self, name: str, partitions: frozenset[TopicPartition]) -> None:
         if self.listening.listener is not None:
