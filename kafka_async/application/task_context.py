@@ -16,7 +16,8 @@ from ..values import define, field
 
 _FOREIGN = "the consumer belongs to the event loop on which it was started; call it from there"
 _GONE = "the event loop on which the consumer was started is closed; make a new consumer"
-_CANCELLED = "a call-back of the rebalance listener was cancelled"
+LISTENER = "the rebalance listener"
+_CANCELLED = "a call-back of {} was cancelled"
 
 
 class Owned(Protocol):
@@ -114,7 +115,7 @@ class _OwnedTask:
 
     @property
     def error(self) -> BaseException | None:
-        return IllegalStateError(_CANCELLED) if self.task.cancelled() else self.task.exception()
+        return IllegalStateError(_CANCELLED.format(LISTENER)) if self.task.cancelled() else self.task.exception()
 
     def cancel(self) -> None:
         self.task.cancel()
@@ -310,10 +311,11 @@ class ThreadContext:
 
 
 @contextmanager
-def in_this_task() -> Iterator[None]:
+def in_this_task(whose: str) -> Iterator[None]:
     """A call-back of the user runs in the caller's task. If what it waits for was cancelled, and not the task, that is its failure.
 
-    The sequence: a program cancels all its tasks and stops the consumer, and the listener waits for one of them.
+    The sequence: a program cancels all its tasks and stops the consumer, and the listener waits for one of them. ``whose``: whose
+    call-back it is.
     """
     task = asyncio.current_task() if running_loop() is not None else None
     before = task.cancelling() if task is not None else 0
@@ -322,7 +324,7 @@ def in_this_task() -> Iterator[None]:
     except asyncio.CancelledError as error:
         if task is None or task.cancelling() > before:
             raise
-        raise IllegalStateError(_CANCELLED) from error
+        raise IllegalStateError(_CANCELLED.format(whose)) from error
 
 
 def task_context_here() -> TaskContext:

@@ -26,7 +26,7 @@ from ..inbox import Inbox
 from ..outbox import Outbox
 from ..reading.cursor import PartitionCustody
 from ..reading.unread import Unread
-from ..task_context import in_this_task
+from ..task_context import LISTENER, in_this_task
 
 if TYPE_CHECKING:
     from ..lifecycle.runtime import Runtime
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 Proposal = AssignPartitions | RevokePartitions
 Callback = Callable[[frozenset[TopicPartition]], Any]
 
-_LISTENER: Final = "the rebalance listener"
 _inside: Final[ContextVar[object]] = ContextVar("kafka_async_inside_callback", default=None)
 """The listener's call-back that the current code runs in, or was started from."""
 
@@ -94,7 +93,7 @@ class Listening:
                 if self._at_work.done:  # there is no event loop that it could wait on
                     self._ended(ended)
             else:
-                finished(result, _LISTENER)
+                finished(result, LISTENER)
                 self._calling = None
         except Exception as error:  # the boundary to the user's code: raised from the read call when the rebalance is carried out
             self._calling = None
@@ -125,8 +124,8 @@ class Listening:
         self._calling = calling = object()
         token = _inside.set(calling)
         try:
-            with in_this_task():
-                await settled(callback(partitions), _LISTENER)
+            with in_this_task(LISTENER):
+                await settled(callback(partitions), LISTENER)
         finally:
             self._calling = None
             _inside.reset(token)
@@ -157,7 +156,7 @@ class Listening:
 
 
 async def _awaited(result: Any) -> None:
-    await settled(result, _LISTENER)
+    await settled(result, LISTENER)
 
 
 @define(eq=False)

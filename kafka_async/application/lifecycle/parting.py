@@ -18,6 +18,7 @@ from ..committing.commits import Why
 from ..group.rebalancing import Rebalancing
 from ..group.subscribed import Subscribed
 from ..reading.in_vain import InVain
+from ..task_context import in_this_task
 from .lifecycle import Happening, Lifecycle, Phase
 from .ownership import CallGuard
 
@@ -179,7 +180,8 @@ class Parting:
             else:
                 commits.end(commit)
         try:
-            await commits.intercept()
+            with in_this_task("an interceptor"):
+                await commits.intercept()
         except Exception as error:  # the boundary to the user's code: raised when the listener was called, too
             return error
         return None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafka_async import ConsumerRebalanceListener, KafkaConsumer, ShareConsumer, TopicPartition
+from kafka_async import ConsumerInterceptor, ConsumerRebalanceListener, KafkaConsumer, ShareConsumer, TopicPartition
 from kafka_async.errors import IllegalStateError
 from kafka_async.testing.simulation import FakeCluster
 from kafka_async.trace import Fault, TraceEvent
@@ -237,6 +237,40 @@ def test_a_call_back_of_a_stop_may_wait_for_a_task_that_was_cancelled(protocol: 
         assert [positions["g", tp] for positions in stopped] == [20]
         assert listener.called[-1] == ("revoked", {"t", "u"})
         assert [event.text for event in seen if isinstance(event, Fault)] == ["on_partitions_revoked failed while stopping"]
+
+    _run(main)
+
+
+class _Waiting(ConsumerInterceptor):
+    """Waits for a task when offsets were committed."""
+
+    def __init__(self) -> None:
+        self.worker: asyncio.Task[Any] | None = None
+
+    def on_consume(self, records: Any) -> Any:
+        return records
+
+    async def on_commit(self, offsets: Any) -> None:
+        if self.worker is not None:
+            await self.worker
+
+
+@MEMBERS
+def test_an_interceptor_may_wait_for_a_task_that_was_cancelled_when_a_consumer_stops(protocol: str) -> None:
+    async def main() -> None:
+        cluster, (tp,) = filled(20)
+        listener, interceptor = _Working(), _Waiting()
+        member = _member(cluster, protocol, interceptors=(interceptor,))
+        member.subscribe(["t"], listener=listener)
+        await member.start()
+        await _read(member, 20)
+        interceptor.worker = asyncio.create_task(asyncio.sleep(600))
+        await _everything_is_cancelled()
+        with pytest.raises(IllegalStateError, match="call-back of an interceptor was cancelled"):
+            await member.stop()
+        assert cluster.groups.offsets.positions["g", tp] == 20
+        assert listener.called[-1] == ("revoked", {"t"})
+        assert cluster.groups.members("g") == []
 
     _run(main)
 
