@@ -470,7 +470,7 @@ class KafkaConsumer(Generic[K, V]):
             if owned:
                 self._parts.reads.reader.auto_commit.send_last()
             else:
-                self._parts.commits.give_up(frozenset(self._parts.unread.partitions))
+                self._parts.commits.give_up(frozenset(self._parts.unread.partitions) - self._parts.rebalancing.parting)
         self._parts.rebalancing.end()
         number = self._parts.inbox.subscribe(leaves=True)
         error = self._parts.rebalancing.unsubscribe(number, owned=owned and running)
@@ -498,7 +498,8 @@ class KafkaConsumer(Generic[K, V]):
         if self._parts.subscribed.is_subscription:
             raise IllegalStateError("topics were subscribed with subscribe(); call unsubscribe() first")
         self._parts.unread.settle()
-        # Partitions that unsubscribe() is still giving up are assigned anew.
+        # Partitions that unsubscribe() is still giving up are assigned anew. Its call-back may still commit the others.
+        parting = self._parts.rebalancing.parting - frozenset(wanted)
         ours = {tp for tp, cursor in self._parts.unread.partitions.items() if cursor.custody is not PartitionCustody.LEAVING}
         kept = [tp for tp in kept if tp in ours]
         dropped = frozenset(ours) - frozenset(kept)
@@ -506,9 +507,10 @@ class KafkaConsumer(Generic[K, V]):
             self._parts.commits.give_up(dropped)
         number = self._parts.inbox.subscribe(leaves=True)
         self._parts.subscribed.by_user = bool(wanted)
-        self._parts.unread.keep(kept)
+        self._parts.unread.keep((*kept, *parting))
         self._parts.rebalancing.lost -= frozenset(wanted)
-        self._parts.outbox.add(AssignFromUser(stamps=self._parts.unread.assign(wanted), subscription=number))
+        self._parts.unread.assign((*wanted, *parting))
+        self._parts.outbox.add(AssignFromUser(stamps=self._parts.unread.stamps(wanted), subscription=number))
         self._parts.runtime.wake_application()  # a read may wait for a partition that has left
         if wanted:
             self._parts.reads.reader.in_vain.over()

@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import copy_context
 from typing import Any, Protocol
 
@@ -15,6 +16,8 @@ from ..values import define, field
 
 _FOREIGN = "the consumer belongs to the event loop on which it was started; call it from there"
 _GONE = "the event loop on which the consumer was started is closed; make a new consumer"
+LISTENER = "the rebalance listener"
+_CANCELLED = "a call-back of {} was cancelled"
 
 
 class Owned(Protocol):
@@ -25,7 +28,7 @@ class Owned(Protocol):
 
     @property
     def error(self) -> BaseException | None:
-        """What it raised; only after ``done``."""
+        """What it raised; only after ``done``. Its cancellation is nobody else's, so it is ``IllegalStateError`` here."""
 
     def cancel(self) -> None:
         """End it."""
@@ -112,7 +115,7 @@ class _OwnedTask:
 
     @property
     def error(self) -> BaseException | None:
-        return asyncio.CancelledError() if self.task.cancelled() else self.task.exception()
+        return IllegalStateError(_CANCELLED.format(LISTENER)) if self.task.cancelled() else self.task.exception()
 
     def cancel(self) -> None:
         self.task.cancel()
@@ -305,6 +308,23 @@ class ThreadContext:
         return _OwnedCall(
             IllegalStateError("an 'async def' call-back needs an event loop; give the blocking consumer plain functions")
         )
+
+
+@contextmanager
+def in_this_task(whose: str) -> Iterator[None]:
+    """A call-back of the user runs in the caller's task. If what it waits for was cancelled, and not the task, that is its failure.
+
+    The sequence: a program cancels all its tasks and stops the consumer, and the listener waits for one of them. ``whose``: whose
+    call-back it is.
+    """
+    task = asyncio.current_task() if running_loop() is not None else None
+    before = task.cancelling() if task is not None else 0
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        if task is None or task.cancelling() > before:
+            raise
+        raise IllegalStateError(_CANCELLED.format(whose)) from error
 
 
 def task_context_here() -> TaskContext:

@@ -159,6 +159,94 @@ async def test_a_commit_that_cannot_be_stored_holds_up_leaving_for_a_time(protoc
     assert place.committed(partition) is None
 
 
+class Commits(ConsumerRebalanceListener):
+    """Commits what leaves, a second after it was called."""
+
+    def __init__(self, consumer: Any, offsets: dict[TopicPartition, int] | None) -> None:
+        self.consumer = consumer
+        self.offsets = offsets
+        self.seen: list[set[TopicPartition]] = []
+
+    async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        await anyio.sleep(1)
+        self.seen.append(self.consumer.assignment())
+        await self.consumer.commit(self.offsets)
+
+
+@every_protocol
+@pytest.mark.parametrize("which", ["all", "by name"])
+@pytest.mark.parametrize("then", ["assign", "assign twice", "assign and unsubscribe", "assign nothing"])
+@virtual
+async def test_a_call_back_of_unsubscribe_can_commit_what_leaves_whatever_is_assigned_meanwhile(
+    protocol: str, which: str, then: str
+) -> None:
+    place = Ownership(protocol)
+    (partition,) = place.topic("t")
+    first, other = place.topic("other", 2)
+    consumer = place.consumer(enable_auto_commit=False)
+    listener = Commits(consumer, None if which == "all" else {partition: 20})
+    consumer.subscribe(["t"], listener=listener)
+    async with consumer:
+        await offsets_of(consumer, 20)
+        consumer.unsubscribe()
+        if then == "assign twice":
+            consumer.assign([first])
+        consumer.assign([other] if then != "assign nothing" else [])
+        assert consumer.assignment() == ({other} if then != "assign nothing" else set())
+        if then == "assign and unsubscribe":
+            consumer.unsubscribe()
+            assert consumer.assignment() == set()
+            consumer.assign([other])
+        await anyio.sleep(0.1)
+        assert place.kit.members(GROUP)
+        if then == "assign nothing":
+            await anyio.sleep(2)
+        else:
+            assert await offsets_of(consumer, 20) == {other: list(range(20))}
+            assert consumer.assignment() == {other}
+        assert place.committed(partition) == 20
+        assert [partition in seen for seen in listener.seen] == [True]
+        assert not place.kit.members(GROUP)
+
+
+@every_protocol
+@pytest.mark.parametrize("cancelled", [False, True], ids=["the read that began it ends it", "the next one does"])
+@virtual
+async def test_what_a_rebalance_was_giving_up_can_be_committed_once_it_was_assigned_by_hand(protocol: str, cancelled: bool) -> None:
+    place = Ownership(protocol)
+    first, second = place.topic("t", 2)
+    consumer = place.consumer(enable_auto_commit=False)
+    listener = RecordingListener()
+    consumer.subscribe(["t"], listener=listener)
+    async with consumer, anyio.create_task_group() as tasks:
+        await offsets_of(consumer, 40)
+        listener.takes = 60.0
+
+        async def read() -> None:
+            with anyio.CancelScope() as scope:
+                reads.append(scope)
+                await offsets_of(consumer, 60, 600)
+
+        reads: list[anyio.CancelScope] = []
+        tasks.start_soon(read)
+        place.others.take([first])
+        await anyio.sleep(20)
+        assert (listener.began[-1][0], len(listener.ended)) == ("revoked", len(listener.began) - 1)
+        if cancelled:
+            reads[0].cancel()
+            tasks.start_soon(read)
+            await anyio.sleep(0.1)
+        place.others.keep_away(True)
+        consumer.unsubscribe()
+        consumer.assign([first, second])
+        await anyio.sleep(120)
+        assert len(listener.ended) == len(listener.began)
+        assert not place.kit.members(GROUP)
+        await consumer.commit({first: 7, second: 8})
+        assert (place.committed(first), place.committed(second)) == (7, 8)
+        tasks.cancel_scope.cancel()
+
+
 @every_protocol
 @virtual
 async def test_a_new_subscription_waits_once_for_the_member_before_it_and_once_for_a_lone_commit(protocol: str) -> None:

@@ -3,7 +3,7 @@
 The order of a rebalance: stop returning records, commit, call the listener, give up, take over, call the listener, acknowledge,
 return records of new partitions. If a cancellation interrupts a proposal, the next read call goes on with it: a call-back that
 began goes on meanwhile, and the next call waits for it. If a call-back raises, the proposal is carried out all the same, and the
-error reaches the caller, or that of the next read call if this one is cancelled before.
+error reaches the caller, or that of the next read call if this one is cancelled before. A call-back that is cancelled has raised.
 
 A slow commit holds up only the partitions that it is for: the read call goes on with those that stay, and the
 next one looks at the commit again.
@@ -26,6 +26,7 @@ from ..inbox import Inbox
 from ..outbox import Outbox
 from ..reading.cursor import PartitionCustody
 from ..reading.unread import Unread
+from ..task_context import LISTENER, in_this_task
 
 if TYPE_CHECKING:
     from ..lifecycle.runtime import Runtime
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 Proposal = AssignPartitions | RevokePartitions
 Callback = Callable[[frozenset[TopicPartition]], Any]
 
-_LISTENER: Final = "the rebalance listener"
 _inside: Final[ContextVar[object]] = ContextVar("kafka_async_inside_callback", default=None)
 """The listener's call-back that the current code runs in, or was started from."""
 
@@ -93,7 +93,7 @@ class Listening:
                 if self._at_work.done:  # there is no event loop that it could wait on
                     self._ended(ended)
             else:
-                finished(result, _LISTENER)
+                finished(result, LISTENER)
                 self._calling = None
         except Exception as error:  # the boundary to the user's code: raised from the read call when the rebalance is carried out
             self._calling = None
@@ -124,7 +124,8 @@ class Listening:
         self._calling = calling = object()
         token = _inside.set(calling)
         try:
-            await settled(callback(partitions), _LISTENER)
+            with in_this_task(LISTENER):
+                await settled(callback(partitions), LISTENER)
         finally:
             self._calling = None
             _inside.reset(token)
@@ -155,7 +156,7 @@ class Listening:
 
 
 async def _awaited(result: Any) -> None:
-    await settled(result, _LISTENER)
+    await settled(result, LISTENER)
 
 
 @define(eq=False)
@@ -209,6 +210,13 @@ class Rebalancing:
     def is_unsubscribing(self) -> bool:
         """Whether a call-back of ``unsubscribe`` is running; the partitions are given up when it returns."""
         return self._unsubscribing is not None
+
+    @property
+    def parting(self) -> frozenset[TopicPartition]:
+        """Partitions that ``unsubscribe`` gives up when its call-back returns. Until then they stay, so that it can commit them."""
+        if not self.is_unsubscribing:
+            return frozenset()
+        return frozenset(tp for tp, cursor in self.unread.partitions.items() if cursor.custody is PartitionCustody.LEAVING)
 
     async def carry_out(self) -> None:
         """Carry out what waits, up to a commit that is under way. Raises what a call-back raised, after all that is done."""
@@ -344,7 +352,7 @@ class Rebalancing:
             return
         if carrying.given_up is not None:
             await self._join()
-            self.lost |= partitions
+            self._gave_up(carrying, partitions)
             return
         carrying.given_up = partitions
         now, count = self.runtime.clock(), len(partitions)
@@ -354,7 +362,15 @@ class Rebalancing:
         else:
             self.trace(Notice(now=now, text=f"revoked {count} partition{plural(count)}", subject="group", partitions=partitions))
         await self._call("on_partitions_lost" if lost else "on_partitions_revoked", partitions)
-        self.lost |= partitions  # not before: applications commit in the call-back for partitions that leave
+        self._gave_up(carrying, partitions)
+
+    def _gave_up(self, carrying: _Carrying, partitions: frozenset[TopicPartition]) -> None:
+        """Refuse commits of ``partitions`` from now on: until here, the call-back may commit what leaves.
+
+        After ``unsubscribe``, which ends what was under way, ``assign`` may have taken them by hand meanwhile.
+        """
+        if self._stands(carrying):
+            self.lost |= partitions
 
     async def _call(self, name: str, partitions: frozenset[TopicPartition]) -> None:
         if self.listening.listener is not None:
@@ -374,7 +390,7 @@ class Rebalancing:
         """
         self.unread.drop_aside()  # whatever comes back belongs to a new membership, and begins where it is committed
         if self._unsubscribing is not None:  # a second call, while the call-back of the first is running
-            self.unread.keep([tp for tp, cursor in self.unread.partitions.items() if cursor.custody is PartitionCustody.LEAVING])
+            self.unread.keep(self.parting)
             self.outbox.add(Unsubscribe(subscription=number))
             return None
         partitions = frozenset(self.unread.partitions)

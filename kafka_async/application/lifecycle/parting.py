@@ -18,6 +18,7 @@ from ..committing.commits import Why
 from ..group.rebalancing import Rebalancing
 from ..group.subscribed import Subscribed
 from ..reading.in_vain import InVain
+from ..task_context import in_this_task
 from .lifecycle import Happening, Lifecycle, Phase
 from .ownership import CallGuard
 
@@ -122,13 +123,16 @@ class Parting:
                 self.in_vain.over(needed=False)
 
     async def _commit_and_call_back(self, deadline: float, allowed: float, *, clean: bool) -> None:
-        """Commit and call back, within three quarters of the time, so that there is always some left to leave the group."""
+        """Commit and call back, within three quarters of the time, so that there is always some left to leave the group.
+
+        Raises what an interceptor raises, when all is done.
+        """
         if not self.rebalancing.listening.is_inside:
             self._report("a call-back failed while stopping", await self.rebalancing.listening.finish(allowed / 4))
             self._report("a call-back failed while stopping", await self.rebalancing.finish_unsubscribing(0))
             self._report("a call-back failed, and no read call came that could raise it", self.rebalancing.listening.take_kept())
         await self.auto_commit.finish_last(allowed / 4)
-        await self._commit(min(allowed / 2, deadline - allowed / 4 - self.runtime.clock()), clean=clean)
+        first = await self._commit(min(allowed / 2, deadline - allowed / 4 - self.runtime.clock()), clean=clean)
         if not self.subscribed.by_user:
             lost = self.rebalancing.losing
             owned = frozenset(self.auto_commit.unread.partitions) - self.rebalancing.given_up
@@ -136,7 +140,11 @@ class Parting:
             await self._call_back("on_partitions_lost", lost & owned, until)
             await self._call_back("on_partitions_revoked", owned - lost, until)
         # Another task that held records may have called stop meanwhile, and so be done with them.
-        await self._commit(deadline - allowed / 4 - self.runtime.clock(), clean=clean)
+        second = await self._commit(deadline - allowed / 4 - self.runtime.clock(), clean=clean)
+        if first is not None:
+            self._report("an interceptor failed while stopping", second)
+        if (raised := first or second) is not None:
+            raise raised
 
     async def _call_back(self, name: str, partitions: frozenset[TopicPartition], until: float) -> None:
         listening = self.rebalancing.listening
@@ -152,8 +160,11 @@ class Parting:
         if error is not None:
             self.trace(Fault(now=self.runtime.clock(), text=text, error=error))
 
-    async def _commit(self, allowed: float, *, clean: bool) -> None:
-        """Commit offsets that are consumed and not committed yet. A failure is reported and stops nothing."""
+    async def _commit(self, allowed: float, *, clean: bool) -> Exception | None:
+        """Commit offsets that are consumed and not committed yet. A failure is reported and stops nothing.
+
+        Return what an interceptor raised.
+        """
         auto_commit, commits = self.auto_commit, self.auto_commit.commits
         auto_commit.unread.settle()
         now = self.runtime.clock()
@@ -168,4 +179,9 @@ class Parting:
                 commits.fail(commit, error)
             else:
                 commits.end(commit)
-        await commits.intercept()  # not before the commit: it may raise
+        try:
+            with in_this_task("an interceptor"):
+                await commits.intercept()
+        except Exception as error:  # the boundary to the user's code: raised when the listener was called, too
+            return error
+        return None

@@ -4,7 +4,9 @@ Fetching and acknowledging are apart from it: the brokers that lead the partitio
 
 Several members read the same partition, so no member waits for another: a new assignment takes effect at once, and there is nothing
 to revoke. After any error a heartbeat with everything is sent, which also asks for the assignment again. Nothing changes while the
-coordinator is away. Sources: KIP-932; ``ShareMembershipManager``, ``ShareHeartbeatRequestManager``.
+coordinator is away. A member that is fenced while it joins leaves first, and joins when that is answered: brokers before
+KAFKA-19233 refuse epoch 0 of a member that they know, for as long as its session lasts. Sources: KIP-932;
+``ShareMembershipManager``, ``ShareHeartbeatRequestManager``.
 """
 
 from collections.abc import Callable, Mapping
@@ -45,6 +47,7 @@ _ASSIGNMENT: Final = "the assignment"
 class ShareMemberState(Enum):
     UNSUBSCRIBED = "not a member"
     JOINING = "a full heartbeat with epoch 0 is due or unanswered"
+    RECLAIMING = "our id is in use, by ourselves: the request to leave is due or unanswered; then we join"
     STABLE = "a member, with or without partitions"
     AWAY = "left, because the application does not read; joins again when it does"
     LEAVING = "the request to leave is due or unanswered"
@@ -55,6 +58,8 @@ class ShareMemberInput(Enum):
     SUBSCRIBE = "the application subscribed"
     LEAVE = "the application unsubscribed"
     JOINED = "the coordinator answered without an error"
+    TAKEN = "the coordinator still knows us from before"
+    RECLAIMED = "it does not any more"
     FENCE = "the coordinator no longer counts us as a member"
     EXPIRE = "the application has not read for too long"
     READ = "the application reads again"
@@ -71,8 +76,12 @@ TRANSITIONS: Final = StateTable(
         (_S.JOINING, _I.SUBSCRIBE): _S.JOINING,
         (_S.JOINING, _I.LEAVE): _S.LEAVING,
         (_S.JOINING, _I.JOINED): _S.STABLE,
+        (_S.JOINING, _I.TAKEN): _S.RECLAIMING,
         (_S.JOINING, _I.FENCE): _S.JOINING,
         (_S.JOINING, _I.FAIL): _S.FATAL,
+        (_S.RECLAIMING, _I.SUBSCRIBE): _S.RECLAIMING,
+        (_S.RECLAIMING, _I.LEAVE): _S.LEAVING,
+        (_S.RECLAIMING, _I.RECLAIMED): _S.JOINING,
         (_S.STABLE, _I.SUBSCRIBE): _S.STABLE,
         (_S.STABLE, _I.LEAVE): _S.LEAVING,
         (_S.STABLE, _I.JOINED): _S.STABLE,
@@ -82,7 +91,7 @@ TRANSITIONS: Final = StateTable(
         (_S.AWAY, _I.SUBSCRIBE): _S.AWAY,
         (_S.AWAY, _I.LEAVE): _S.UNSUBSCRIBED,
         (_S.AWAY, _I.READ): _S.JOINING,
-        (_S.LEAVING, _I.SUBSCRIBE): _S.JOINING,  # epoch 0 starts the member afresh, whether the leave request was sent or not
+        (_S.LEAVING, _I.SUBSCRIBE): _S.JOINING,  # whether the leave request was sent or not; who may not begin anew then is TAKEN
         (_S.LEAVING, _I.LEAVE): _S.LEAVING,
         (_S.LEAVING, _I.LEFT): _S.UNSUBSCRIBED,
         (_S.FATAL, _I.SUBSCRIBE): _S.JOINING,
@@ -94,6 +103,7 @@ TRANSITIONS: Final = StateTable(
 SHOWN: Mapping[ShareMemberState, ConsumerState] = {
     _S.UNSUBSCRIBED: ConsumerState.STEADY,
     _S.JOINING: ConsumerState.JOINING,
+    _S.RECLAIMING: ConsumerState.JOINING,
     _S.STABLE: ConsumerState.STEADY,
     _S.AWAY: ConsumerState.JOINING,
     _S.LEAVING: ConsumerState.REBALANCING,
@@ -236,7 +246,7 @@ class ShareMembership:
     def poll_on_close(self, now: float) -> Poll:
         """Leave, if there is anything to leave and a broker to send it to."""
         node = self.coordinator.coordinator or self.coordinator.latest
-        if self.state not in (_S.JOINING, _S.STABLE, _S.LEAVING) or node is None or self._talk.is_leaving:
+        if self.state not in (_S.JOINING, _S.RECLAIMING, _S.STABLE, _S.LEAVING) or node is None or self._talk.is_leaving:
             return Poll()
         self.unsubscribe(None, now)
         return Poll((self._heartbeat(node.id, now),))
@@ -326,7 +336,7 @@ class ShareMembership:
             return
         self._talk.in_flight = False
         error = self._error_of(outcome)
-        if self.state is _S.LEAVING:
+        if self.state in (_S.LEAVING, _S.RECLAIMING):
             self._leave_answered(error, node_id, now)
         elif error is not None:
             self._failed(error, node_id, now)
@@ -334,13 +344,19 @@ class ShareMembership:
             self._went_well(outcome, topics, sent_at, now)
 
     def _leave_answered(self, error: KafkaError | None, node_id: int, now: float) -> None:
-        """A request that the coordinator has not acted on is sent again while there is time. Any other answer means: we are out."""
+        """A request that the coordinator has not acted on is sent again while there is time. Any other answer means: we are out.
+
+        A member that is to join has as much time as it takes.
+        """
         verdict = judge(error) if error is not None else None
         if verdict in (Verdict.REDISCOVER, Verdict.UNREACHABLE):
             self.coordinator.lost(node_id, error, now)
-        if verdict in NOT_HEARD and now < self._talk.leave_until:
+        if verdict in NOT_HEARD and (self.state is _S.RECLAIMING or now < self._talk.leave_until):
             self._talk.backoff.failed(now)
             self._talk.is_leaving = False
+        elif self.state is _S.RECLAIMING:
+            self._restart(JOIN_EPOCH)
+            self._move(_I.RECLAIMED, now)
         else:
             self._left(now)
 
@@ -351,7 +367,7 @@ class ShareMembership:
             return MalformedResponseError(f"a heartbeat was answered with {type(outcome).__name__}")
         if outcome.error_code:
             return for_code(outcome.error_code, outcome.error_message, group=self.config.group_id)
-        if outcome.member_epoch <= 0 and self.state is not _S.LEAVING:
+        if outcome.member_epoch <= 0 and self.state not in (_S.LEAVING, _S.RECLAIMING):
             return MalformedResponseError(f"a heartbeat was answered with member epoch {outcome.member_epoch}; expected 1 or more")
         return None
 
@@ -401,8 +417,9 @@ class ShareMembership:
             if self.state is _S.JOINING and not talk.gone:
                 talk.backoff.failed(now)  # a coordinator that puts every new member out would be asked without end
             self._assign(frozenset(), now)
-            self._restart(JOIN_EPOCH)
-            self._move(_I.FENCE, now, str(error))
+            taken = self.state is _S.JOINING and verdict is Verdict.OLD_GENERATION
+            self._restart(LEAVE_EPOCH if taken else JOIN_EPOCH)
+            self._move(_I.TAKEN if taken else _I.FENCE, now, str(error))
             text = "not a member of the share group any more; joining again"
             self.trace(Fault(now=now, text=text, error=error, subject="group"))
             return

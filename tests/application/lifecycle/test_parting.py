@@ -1,7 +1,6 @@
 """How a consumer ends: in which order, within which time, and whatever goes wrong on the way."""
 
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from typing import Any
 
 import anyio
@@ -148,9 +147,33 @@ class Raising(ConsumerInterceptor):
 async def test_an_interceptor_that_raises_is_heard_after_the_member_has_left(protocol: str) -> None:
     ending = Ending(protocol, work=nothing)
     consumer = await ending.member(interceptors=(Raising(),))
-    with suppress(ZeroDivisionError):
+    with pytest.raises(ZeroDivisionError):
         await consumer.stop()
     assert (ending.has_left, ending.stored) == (True, COUNT)
+    assert ending.happened == ["revoked"], "it is called all the same"
+
+
+@both
+@virtual
+async def test_what_another_task_is_done_with_is_committed_though_an_interceptor_raises(protocol: str) -> None:
+    """The other task calls ``stop`` while the listener is at work, and so says that it is done."""
+    ending = Ending(protocol, work=lambda: anyio.sleep(2))
+    consumer = await ending.member(interceptors=(Raising(),))
+    before: list[int | None] = []
+
+    async def other() -> None:
+        await read_values(consumer, COUNT)
+        await anyio.sleep(2)
+        before.append(ending.stored)
+        await consumer.stop()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(other)
+        await anyio.sleep(1)
+        with pytest.raises(ZeroDivisionError):
+            await consumer.stop()
+    assert (before, ending.stored, ending.has_left) == ([COUNT], 2 * COUNT, True)
+    assert ending.faults() == ["an interceptor failed while stopping"], "only one of two can be raised"
 
 
 @virtual

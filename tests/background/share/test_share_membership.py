@@ -148,13 +148,76 @@ def test_a_coordinator_that_puts_every_new_member_out_is_asked_less_and_less_oft
     world = World()
     world.coordinated()
     for now in (0.0, 0.2, 0.5):
-        world.answer(ShareGroupHeartbeatRequest, failed(FencedMemberEpochError.errno), now)
+        world.answer(ShareGroupHeartbeatRequest, failed(UnknownMemberIdError.errno), now)
         world.poll(now + 0.05)
         assert world.waiting(ShareGroupHeartbeatRequest) == []
         until = world.wake_at
         world.poll(until)
     assert until > 0.8
     assert len(world.waiting(ShareGroupHeartbeatRequest)) == 1
+
+
+def test_a_coordinator_that_knows_who_joins_is_asked_to_forget_it_less_and_less_often() -> None:
+    world = World()
+    world.coordinated()
+    now, waits = 0.0, []
+    for _ in range(5):
+        assert beat(world).member_epoch == 0
+        world.answer(ShareGroupHeartbeatRequest, failed(FencedMemberEpochError.errno), now)
+        world.poll(now)
+        assert state(world) is ShareMemberState.RECLAIMING
+        assert world.waiting(ShareGroupHeartbeatRequest) == []
+        waits.append(round(world.wake_at - now, 3))
+        now = world.wake_at
+        world.poll(now)
+        assert (beat(world).member_epoch, beat(world).subscribed_topic_names) == (-1, None)
+        world.answer(ShareGroupHeartbeatRequest, taken_in(epoch=-1), now)
+        world.poll(now)
+    assert waits == [0.1, 0.2, 0.4, 0.8, 1.0]
+    world.answer(ShareGroupHeartbeatRequest, taken_in(0), now)
+    assert state(world) is ShareMemberState.STABLE
+
+
+def reclaiming() -> World:
+    """Return a world whose member was refused with epoch 0 at 0.0, and asks to leave at 0.5."""
+    world = World()
+    world.coordinated()
+    world.answer(ShareGroupHeartbeatRequest, failed(FencedMemberEpochError.errno), 0.0)
+    world.poll(0.5)
+    assert state(world) is ShareMemberState.RECLAIMING
+    return world
+
+
+@pytest.mark.parametrize("error", [UnknownMemberIdError, GroupIdNotFound, GroupAuthorizationFailedError])
+def test_a_member_that_is_to_join_does_so_whatever_its_request_to_leave_was_answered(error: type) -> None:
+    world = reclaiming()
+    world.answer(ShareGroupHeartbeatRequest, failed(error.errno), 0.5)  # type: ignore[attr-defined]  # all are brokers' errors
+    world.poll(0.5)
+    assert (beat(world).member_epoch, beat(world).subscribed_topic_names) == (0, ("t",))
+
+
+def test_a_request_to_leave_of_a_member_that_is_to_join_is_sent_until_the_coordinator_has_heard_of_it() -> None:
+    world = reclaiming()
+    now = 0.5
+    for _ in range(100):
+        world.answer(ShareGroupHeartbeatRequest, failed(CoordinatorLoadInProgressError.errno), now)
+        world.poll(now)
+        assert world.waiting(ShareGroupHeartbeatRequest) == []
+        now = world.wake_at
+        world.poll(now)
+        assert beat(world).member_epoch == -1
+    assert now > 60.0
+
+
+def test_a_member_that_is_to_join_can_unsubscribe_instead() -> None:
+    world = reclaiming()
+    call: Call[None] = Call(20.0)
+    world.handler.add(Unsubscribe(call=call, subscription=2))
+    world.poll(1.0)
+    assert [each.member_epoch for each in world.waiting(ShareGroupHeartbeatRequest)] == [-1, -1]
+    world.answer(ShareGroupHeartbeatRequest, taken_in(epoch=-1), 1.0)
+    world.answer(ShareGroupHeartbeatRequest, failed(UnknownMemberIdError.errno), 1.0)
+    assert (call.done, state(world)) == (True, ShareMemberState.UNSUBSCRIBED)
 
 
 def test_a_group_that_is_not_found_twice_is_one_of_another_kind() -> None:

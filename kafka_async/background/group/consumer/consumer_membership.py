@@ -12,6 +12,8 @@ What holds in every state:
 - The coordinator being away changes nothing: member id and epoch are kept, no partition is given up.
 - An instance id is released before it is taken again: a coordinator lets nobody join under one that is in use, not even the member
   that has it. The answer to the release shows who has it.
+- A member that is fenced while it joins leaves first, and joins when that is answered: brokers before KAFKA-19233 refuse epoch 0 of
+  a member that they know, for as long as its session lasts. They let it leave, whatever its epoch.
 
 Sources: KIP-848, KIP-1082 (member ids), KIP-345 (static members), KIP-62 (poll interval); ``ConsumerMembershipManager``,
 ``ConsumerHeartbeatRequestManager``.
@@ -185,7 +187,7 @@ class ConsumerMembership:
 
     def subscribe(self, subscription: Subscription, now: float) -> None:
         self._interest.subscribe(subscription)
-        # Only who had an epoch has an instance id to release.
+        # Only who had an epoch has an instance id to release. Without one, most brokers let us begin anew at once.
         unsent = self.member_state is MemberState.LEAVING and not self._conversation.leave_in_flight and now < self._parting.until
         if self.member_state in (MemberState.LEAVING, MemberState.FATAL):
             self._end_life()  # a request to leave may still be unanswered, or a revocation
@@ -418,14 +420,8 @@ class ConsumerMembership:
         """Do what the verdict on an error in place of an answer asks for."""
         joining = self.member_state is MemberState.JOINING
         self._standing.is_denied = verdict is Verdict.REPORT
-        if joining and isinstance(error, UnreleasedInstanceIdError):
-            # The sequence that ends a static member for good otherwise: the coordinator takes it in, the answer is lost, and the
-            # next heartbeat with epoch 0 is refused because of the first.
-            if self._life.fenced is not None:
-                self._fail(self._taken(self._life.fenced), now)
-                return
-            self._again(error, now)
-            self._standing.move(MemberInput.TAKEN, now, str(error))
+        if joining and (isinstance(error, UnreleasedInstanceIdError) or verdict is Verdict.OLD_GENERATION):
+            self._refused_as_known(error, now)
             return
         match verdict:
             case Verdict.REDISCOVER:
@@ -446,6 +442,19 @@ class ConsumerMembership:
                 self._fall_back_or_fail(error, now)
             case _:
                 self._fail(error, now)
+
+    def _refused_as_known(self, error: KafkaError, now: float) -> None:
+        """Have the coordinator forget who has our id, and then join.
+
+        The sequence that ends a static member for good otherwise: the coordinator takes it in, the answer is lost, and the next
+        heartbeat with epoch 0 is refused because of the first. A broker before KAFKA-19233 refuses a dynamic one like that if its
+        request to leave was not sent, or is lost.
+        """
+        if isinstance(error, UnreleasedInstanceIdError) and self._life.fenced is not None:
+            self._fail(self._taken(self._life.fenced), now)
+            return
+        self._again(error, now)
+        self._standing.move(MemberInput.TAKEN, now, str(error))
 
     def _again(self, error: KafkaError, now: float) -> None:
         self._conversation.backoff.failed(now)

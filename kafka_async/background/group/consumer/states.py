@@ -22,7 +22,7 @@ from ....values import define, field
 class MemberState(Enum):
     UNSUBSCRIBED = "not a member"
     JOINING = "joining: a full heartbeat with epoch 0 is due or unanswered"
-    RECLAIMING = "our instance id is in use, perhaps by ourselves: the request to release it is due or unanswered"
+    RECLAIMING = "our id is in use, perhaps by ourselves: the request to release it, or to leave, is due or unanswered"
     RECONCILING = "the target differs from the current assignment; the application has not been asked yet"
     ASSIGNING = "the application is moving to the target"
     ACKNOWLEDGING = "a heartbeat with the partitions that are owned now is due"
@@ -38,7 +38,7 @@ class MemberInput(Enum):
     SUBSCRIBE = "the application subscribed"
     LEAVE = "the application unsubscribed"
     JOINED = "the coordinator accepted us as a member"
-    TAKEN = "a member has our instance id, which may be what the coordinator still knows of us"
+    TAKEN = "a member has our id, which may be what the coordinator still knows of us"
     RECLAIMED = "whoever has it is not known to be a member any more"
     TARGET = "there is a target that the application has not moved to"
     PROPOSED = "the application was asked to move to the target"
@@ -106,7 +106,7 @@ TRANSITIONS: Final = StateTable(
         (_S.AWAY, _I.SUBSCRIBE): _S.AWAY,
         (_S.AWAY, _I.LEAVE): _S.UNSUBSCRIBED,
         (_S.AWAY, _I.READ): _S.JOINING,
-        (_S.LEAVING, _I.SUBSCRIBE): _S.JOINING,  # epoch 0 starts a dynamic member afresh, whether the leave request was sent or not
+        (_S.LEAVING, _I.SUBSCRIBE): _S.JOINING,  # whether the leave request was sent or not; who may not begin anew then is TAKEN
         (_S.LEAVING, _I.LEAVE): _S.LEAVING,
         (_S.LEAVING, _I.LEFT): _S.UNSUBSCRIBED,
         (_S.FATAL, _I.SUBSCRIBE): _S.JOINING,  # Java stays silent here for ever; the cause may have been removed

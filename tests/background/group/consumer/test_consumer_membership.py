@@ -364,6 +364,8 @@ def after(state: MemberState, error: KafkaError) -> MemberState:
     verdict = judge(error)
     if state is S.JOINING and isinstance(error, UnreleasedInstanceIdError):
         return S.RECLAIMING
+    if state is S.JOINING and verdict is Verdict.OLD_GENERATION:
+        return S.RECLAIMING
     if state is S.RECLAIMING and (verdict in OUT or verdict is Verdict.UNSUPPORTED or isinstance(error, FencedInstanceIdError)):
         return S.JOINING
     if verdict in OUT and (verdict is not Verdict.GROUP_GONE or state is not S.JOINING):
@@ -464,12 +466,29 @@ def test_a_final_error_lasts_until_the_application_subscribes_anew() -> None:
     assert world.sent(12.0) is not None
 
 
-def test_a_coordinator_that_fences_who_has_just_come_is_asked_less_and_less() -> None:
+def test_a_coordinator_that_puts_out_who_has_just_come_is_asked_less_and_less() -> None:
+    world = in_flight(S.JOINING)
+    world.reply(UnknownMemberIdError(), 0.0)
+    assert world.turn(0.0).wake_at == pytest.approx(0.1)
+    world.exchange(UnknownMemberIdError(), 0.2)
+    assert world.turn(0.2).wake_at == pytest.approx(0.4)
+
+
+def test_a_coordinator_that_fences_who_has_just_come_is_asked_to_forget_it_less_and_less() -> None:
     world = in_flight(S.JOINING)
     world.reply(FencedMemberEpochError(), 0.0)
-    assert world.turn(0.0).wake_at == pytest.approx(0.1)
-    world.exchange(FencedMemberEpochError(), 0.2)
-    assert world.turn(0.2).wake_at == pytest.approx(0.4)
+    now, waits = 0.0, []
+    for _ in range(5):
+        assert world.state is S.RECLAIMING
+        wake_at = world.turn(now).wake_at
+        waits.append(round(wake_at - now, 3))
+        now = wake_at
+        said = world.exchange(answer(epoch=-1), now)
+        assert (said.member_id, said.member_epoch) == ("m", -1)
+        said = world.exchange(FencedMemberEpochError(), now)
+        assert (said.member_id, said.member_epoch, said.subscribed_topic_names) == ("m", 0, ("a", "b"))
+    assert waits == [0.1, 0.2, 0.4, 0.8, 1.0]
+    assert world.host.errors == []
 
 
 def test_fencing_takes_back_what_is_on_its_way_to_the_application() -> None:
