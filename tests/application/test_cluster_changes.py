@@ -253,6 +253,31 @@ async def test_a_truncated_log_without_a_policy_is_raised_with_the_safe_offset()
         assert await read_values(consumer, 1) == [b"new 20"]
 
 
+@pytest.mark.parametrize("policy", ["earliest", "none"])
+@virtual
+async def test_a_truncation_behind_a_record_that_turns_out_bad_is_found_all_the_same(policy: str) -> None:
+    """The bad record is dropped and fetched again, and what the background has found behind it is dropped with it."""
+    cluster, (tp,) = filled(30, size=2)
+    async with consumer_on(cluster, auto_offset_reset=policy) as consumer:
+        consumer.assign([tp])
+        consumer.seek(tp, 0)
+        assert await read_values(consumer, 30) == numbers(30)
+        cluster.produce(tp, "bad")
+        cluster.log(tp).corrupt(30)
+        await anyio.sleep(1)
+        cluster.log(tp).truncate(20)
+        cluster.move_leader(tp, 1)
+        new = [b"new %d" % number for number in range(20, 35)]
+        cluster.produce(tp, *new)
+        await anyio.sleep(5)
+        if policy == "none":
+            with pytest.raises(LogTruncationError) as caught:
+                await consumer.getone()
+            assert caught.value.divergent_offsets == {tp: OffsetAndMetadata(20, "", 0)}
+            consumer.seek(tp, caught.value.divergent_offsets[tp])
+        assert await read_values(consumer, 15) == new
+
+
 @virtual
 async def test_a_seek_with_an_epoch_has_the_log_checked() -> None:
     cluster, (tp,) = filled(10, size=2)
