@@ -147,6 +147,21 @@ async def test_a_half_open_connection_is_given_up_at_the_request_timeout() -> No
 
 
 @virtual
+async def test_a_frozen_leader_that_nothing_else_tells_of_is_given_up_within_seconds() -> None:
+    cluster, (tp,) = filled(10, size=3)
+    cluster.move_leader(tp, 1)
+    async with consumer_on(cluster, "t", bootstrap_servers="b0:9092") as consumer:  # without a group there is no heartbeat
+        await read_values(consumer, 10)
+        await anyio.sleep(3.3)
+        cluster.freeze(1)
+        cluster.move_leader(tp, 2)
+        cluster.fill(tp, 5)
+        start = anyio.current_time()
+        assert await read_values(consumer, 5) == numbers(5, 10)
+        assert anyio.current_time() - start < 3
+
+
+@virtual
 async def test_an_offset_that_a_frozen_leader_was_asked_for_comes_from_the_next_one() -> None:
     cluster, (tp,) = filled(10, size=2)
     cluster.move_leader(tp, 1)

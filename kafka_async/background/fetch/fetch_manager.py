@@ -162,6 +162,7 @@ class FetchManager:
                 wake_at = min(wake_at, broker.backoff.retry_at)
             elif size := self._request_size(len(idle), asked, broker):
                 requests.append(self._request(broker, size, now))
+                wake_at = min(wake_at, broker.suspected_at)  # nothing else may come up until then
             else:
                 hungry = True
                 starving = starving or not self.buffer.asked.isdisjoint(broker.session.wanted)
