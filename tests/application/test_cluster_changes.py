@@ -220,6 +220,24 @@ async def test_the_replica_in_the_same_rack_is_read() -> None:
         assert consumer.statistics().partitions[tp].preferred_read_replica is None
 
 
+@pytest.mark.parametrize("how", [HANG, Drop(), 56], ids=["hangs", "drops", "refuses"])
+@virtual
+async def test_a_replica_that_only_its_leader_can_reach_keeps_nobody_from_reading(how: Any) -> None:
+    """The leader gives no records to whom it names a replica."""
+    cluster, (tp,) = filled(10, size=3, racks={0: "a", 1: "b", 2: "c"})
+    async with consumer_on(cluster, "t", client_rack="b") as consumer:
+        assert await read_values(consumer, 10) == numbers(10)
+        cluster.control(Api.FETCH, lambda broker, request: how if broker.node_id == 1 else None, keep=True)
+        start = anyio.current_time()
+        for number in range(10, 110):
+            cluster.fill(tp, 1)
+            assert await read_values(consumer, 1) == [b"%d" % number]
+            await anyio.sleep(1)
+        assert anyio.current_time() - start < 200
+        tries = [entry.time for entry in cluster.asked(Api.FETCH, since=start) if entry.node_id == 1]
+        assert 2 <= len(tries) < 15, "it is tried again, less and less often"
+
+
 # KIP-320 and topics that are not the same any more.
 
 
