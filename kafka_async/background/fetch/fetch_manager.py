@@ -132,6 +132,8 @@ class FetchManager:
             if partition.topic in changes.recreated:
                 self.buffer.watermarks.pop(partition, None)
         self._placement.changed |= changes.leaders
+        if changes.identified:  # else what is quiet stays in a session by name, and what is not goes on by id
+            self._placement.changed.update(tp for tp in self._placement.placed if tp.topic in changes.identified)
 
     # --- deciding --------------------------------------------------------------------------------------------------------------
 

@@ -157,6 +157,9 @@ class FetchSession:
         for partition in self._changed:
             before, after = self.sent.get(partition), self.wanted.get(partition)
             same = before is not None and after is not None and _is_same(before.topic_id, after.topic_id)
+            if before is not None and after is not None and (before.topic_id is None) is not (after.topic_id is None):
+                self.reset(keep_id=True)  # a broker refuses ids in a session that began by names, and the reverse
+                return self._everything()
             if before is not None and not same:
                 forget.append((partition, before.topic_id))
             if after is None:
