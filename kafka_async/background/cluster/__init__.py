@@ -1,7 +1,6 @@
 """What is known of the cluster.
 
 metadata.py           asking the cluster about itself; metadata_schedule.py: when; wanted_topics.py: about which topics
-metadata_requests.py  what of that is under way
 late_answers.py       asking about leaders that do not answer
 cluster_view.py       its known state; cluster_reports.py: what of it is published to the application
 incarnations.py       topics that were deleted and created again

@@ -29,8 +29,7 @@ from ..boundary import EventHandler
 from ..loop.environment import Network
 from ..loop.request_manager import NEVER, Poll, backoff_of
 from .cluster_view import ClusterChanges, ClusterView, Leader
-from .metadata_requests import MetadataRequests
-from .metadata_schedule import MetadataSchedule
+from .metadata_schedule import MetadataRequests, MetadataSchedule
 from .wanted_topics import WantedTopics
 
 _METADATA: Final = "metadata"
