@@ -146,6 +146,24 @@ async def test_a_half_open_connection_is_given_up_at_the_request_timeout() -> No
         assert anyio.current_time() - start < 8
 
 
+@pytest.mark.parametrize("frozen", [(1,), (0, 1)])
+@virtual
+async def test_a_frozen_leader_that_nothing_else_tells_of_is_given_up_within_seconds(frozen: tuple[int, ...]) -> None:
+    """Also if the broker that is asked who leads by now has frozen too."""
+    cluster, (tp,) = filled(10, size=3)
+    cluster.move_leader(tp, 1)
+    async with consumer_on(cluster, "t", bootstrap_servers="b0:9092") as consumer:  # without a group there is no heartbeat
+        await read_values(consumer, 10)
+        await anyio.sleep(3.3)
+        for node in frozen:
+            cluster.freeze(node)
+        cluster.move_leader(tp, 2)
+        cluster.fill(tp, 5)
+        start = anyio.current_time()
+        assert await read_values(consumer, 5) == numbers(5, 10)
+        assert anyio.current_time() - start < 3 * len(frozen)
+
+
 @virtual
 async def test_an_offset_that_a_frozen_leader_was_asked_for_comes_from_the_next_one() -> None:
     cluster, (tp,) = filled(10, size=2)
@@ -202,6 +220,24 @@ async def test_the_replica_in_the_same_rack_is_read() -> None:
         assert consumer.statistics().partitions[tp].preferred_read_replica is None
 
 
+@pytest.mark.parametrize("how", [HANG, Drop(), 56], ids=["hangs", "drops", "refuses"])
+@virtual
+async def test_a_replica_that_only_its_leader_can_reach_keeps_nobody_from_reading(how: Any) -> None:
+    """The leader gives no records to whom it names a replica."""
+    cluster, (tp,) = filled(10, size=3, racks={0: "a", 1: "b", 2: "c"})
+    async with consumer_on(cluster, "t", client_rack="b") as consumer:
+        assert await read_values(consumer, 10) == numbers(10)
+        cluster.control(Api.FETCH, lambda broker, request: how if broker.node_id == 1 else None, keep=True)
+        start = anyio.current_time()
+        for number in range(10, 110):
+            cluster.fill(tp, 1)
+            assert await read_values(consumer, 1) == [b"%d" % number]
+            await anyio.sleep(1)
+        assert anyio.current_time() - start < 200
+        tries = [entry.time for entry in cluster.asked(Api.FETCH, since=start) if entry.node_id == 1]
+        assert 2 <= len(tries) < 15, "it is tried again, less and less often"
+
+
 # KIP-320 and topics that are not the same any more.
 
 
@@ -251,6 +287,31 @@ async def test_a_truncated_log_without_a_policy_is_raised_with_the_safe_offset()
         assert caught.value.divergent_offsets == {tp: OffsetAndMetadata(20, "", 0)}
         consumer.seek(tp, caught.value.divergent_offsets[tp])
         assert await read_values(consumer, 1) == [b"new 20"]
+
+
+@pytest.mark.parametrize("policy", ["earliest", "none"])
+@virtual
+async def test_a_truncation_behind_a_record_that_turns_out_bad_is_found_all_the_same(policy: str) -> None:
+    """The bad record is dropped and fetched again, and what the background has found behind it is dropped with it."""
+    cluster, (tp,) = filled(30, size=2)
+    async with consumer_on(cluster, auto_offset_reset=policy) as consumer:
+        consumer.assign([tp])
+        consumer.seek(tp, 0)
+        assert await read_values(consumer, 30) == numbers(30)
+        cluster.produce(tp, "bad")
+        cluster.log(tp).corrupt(30)
+        await anyio.sleep(1)
+        cluster.log(tp).truncate(20)
+        cluster.move_leader(tp, 1)
+        new = [b"new %d" % number for number in range(20, 35)]
+        cluster.produce(tp, *new)
+        await anyio.sleep(5)
+        if policy == "none":
+            with pytest.raises(LogTruncationError) as caught:
+                await consumer.getone()
+            assert caught.value.divergent_offsets == {tp: OffsetAndMetadata(20, "", 0)}
+            consumer.seek(tp, caught.value.divergent_offsets[tp])
+        assert await read_values(consumer, 15) == new
 
 
 @virtual

@@ -93,7 +93,7 @@ class AssignedPartitions:
         self.unread.settle()
         cursor.belong(target.topic_id or self.meant(cursor))
         self.unread.move(cursor, (target.offset, target.leader_epoch))
-        self.unread.refetch(cursor, check=target.leader_epoch is not None)
+        self.unread.refetch(cursor)
         self._note(cursor, target)
 
     def seek_by_lookup(self, partition: TopicPartition, strategy: str) -> None:

@@ -22,7 +22,7 @@ from ...config import ConsumerConfig
 from ...errors import CorruptRecordException, KafkaError, UnsupportedCodecError
 from ...events import HaltPartition, PausePartitions, ResumePartitions, Seek
 from ...model import ConsumerRecord, IsolationLevel, OffsetAndMetadata, TopicPartition, at_offset
-from ...records import ColumnBuilder, RecordReader
+from ...records import ColumnBuilder, RecordReader, measure
 from ...values import define, field
 from ..outbox import Outbox
 from .cursor import (
@@ -264,15 +264,18 @@ class Unread:
                 self.move(cursor, (offset.offset, offset.leader_epoch))
                 self.refetch(cursor)
 
-    def refetch(self, cursor: Cursor, *, check: bool = False) -> None:
-        """Have the background fetch the partition from its position, under its new stamp; ``check`` compares the log first
-        (KIP-320).
+    def refetch(self, cursor: Cursor) -> None:
+        """Have the background fetch the partition from its position, under its new stamp. If the epoch before it is known, the
+        background compares the log first (KIP-320).
+
+        The sequence that loses records: they are read and lost in an election, the background finds that out, and a record that
+        was fetched before then turns out bad. What the background has found goes by a former stamp, so it has to find it again.
         """
         if cursor.taken_to is not None:
             offset, epoch = cursor.taken_to
-            self._have_fetched(cursor, offset, cursor.stored.topic_id, epoch if check else None)
+            self._have_fetched(cursor, offset, cursor.stored.topic_id, epoch)
 
-    def _have_fetched(self, cursor: Cursor, offset: int, topic_id: UUID | None, epoch: int | None = None) -> None:
+    def _have_fetched(self, cursor: Cursor, offset: int, topic_id: UUID | None, epoch: int | None) -> None:
         event = Seek(
             partition=cursor.partition,
             stamp=cursor.stamp,
@@ -368,14 +371,24 @@ class Unread:
                 continue
             again: tuple[int, UUID | None] | None = None
             while self.buffer.room() < useful and cursor.parcels and isinstance(last := cursor.parcels[-1], FetchedData):
-                again = last.fetch_offset, last.topic_id
                 self.buffer.release(cursor.parcels.pop())  # type: ignore[arg-type]  # it is ``last``
+                again = last.fetch_offset, last.topic_id
             if self.buffer.room() < useful and not cursor.parcels and cursor.data is not None:
                 again = cursor.taken_to[0], cursor.data.topic_id
                 self._drop_data(cursor)
             if again is not None:
                 cursor.stamp = self.next_stamp()
-                self._have_fetched(cursor, *again)
+                self._have_fetched(cursor, *again, self._last_epoch(cursor))
+
+    @staticmethod
+    def _last_epoch(cursor: Cursor) -> int | None:
+        """Return the leader epoch past everything that was fetched of a partition and not dropped; ``None`` if it is unknown."""
+        for parcel in (*reversed(cursor.parcels), cursor.data):
+            if isinstance(parcel, FetchedData) and (epoch := measure(parcel.records, parcel.fetch_offset).leader_epoch) is not None:
+                return epoch
+            if isinstance(parcel, Repositioned):
+                return parcel.leader_epoch
+        return None if cursor.taken_to is None else cursor.taken_to[1]
 
     @property
     def is_empty(self) -> bool:
@@ -519,10 +532,12 @@ class Unread:
         return reader.next_offset, epoch
 
     def corrupt(self, cursor: Cursor, error: KafkaError) -> None:
-        """Fetch once more: a disk or a network may have flipped a bit on the way. The second time the partition stops."""
+        """Fetch once more: a disk or a network may have flipped a bit on the way. The second time the partition stops, unless the
+        background has found since that the log has changed, as after a truncation: the record may be there no more.
+        """
         at = self._end_of(cursor, cursor.reader) if cursor.reader is not None else cursor.taken_to
         cursor.taken_to = at
-        again = at is not None and cursor.corrupt_at == at[0]
+        again = at is not None and cursor.corrupt_at == at[0] and all(isinstance(parcel, FetchedData) for parcel in cursor.parcels)
         self._drop_data(cursor)
         cursor.stamp = self.next_stamp()
         if again:

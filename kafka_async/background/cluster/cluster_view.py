@@ -33,6 +33,8 @@ class ClusterChanges:
     """Topics whose id changed."""
     outdated: frozenset[str] = frozenset()
     """Topics of which the answer is not believed: the broker names an id that was replaced."""
+    identified: frozenset[str] = frozenset()
+    """Topics that have an id and had none, or the reverse: brokers are being upgraded, or downgraded."""
 
 
 @define(eq=False)
@@ -133,6 +135,7 @@ class ClusterView:
         changed: set[TopicPartition] = set()
         recreated: set[str] = set()
         outdated: set[str] = set()
+        identified: set[str] = set()
         seen: set[str] = set()
         for topic in response.topics:
             if topic.name is None or (asked is not None and topic.name not in asked):
@@ -146,6 +149,9 @@ class ClusterView:
                 if self.incarnations.is_former(topic.name, topic.topic_id):
                     self._drop_topic(topic.name)
                     recreated.add(topic.name)
+                before = self.topics.get(topic.name)
+                if before is not None and (before.topic_id is None) is not (topic.topic_id is None):
+                    identified.add(topic.name)
                 changed |= self._update_topic(topic.name, topic, now)
         gone = set(self.topics) - seen if asked is None else set(self.topics) - (wanted or frozenset(self.topics)) - seen
         for name in gone:
@@ -153,7 +159,7 @@ class ClusterView:
         kept = (wanted or frozenset()) | self.topics.keys() | assigned
         self.incarnations.keep(kept)
         self.version += 1
-        return ClusterChanges(frozenset(changed), frozenset(recreated), frozenset(outdated))
+        return ClusterChanges(frozenset(changed), frozenset(recreated), frozenset(outdated), frozenset(identified))
 
     def _update_topic(self, name: str, topic: MetadataResponseTopic, now: float) -> set[TopicPartition]:
         changed: set[TopicPartition] = set()

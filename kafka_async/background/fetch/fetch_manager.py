@@ -28,7 +28,7 @@ from ...errors import (
     for_code,
 )
 from ...model import IsolationLevel, Node, TopicPartition
-from ...network import Channel, UnsentRequest
+from ...network import NO_JITTER, Channel, ExponentialBackoff, UnsentRequest
 from ...records import measure
 from ...trace import Fault, Fetched, Listener, Recovered
 from ...values import defaults_of, define, field
@@ -68,6 +68,8 @@ class _Broker(FetchBroker[FetchSession]):
     """What it may bring beside others."""
     hold_ms: int = _SHORTEST_WAIT_MS
     """How long it may hold the next request while one of its partitions is left out."""
+    named_in_vain_until: float = 0.0
+    """It is not told our rack before this time: it names a replica that one of its partitions cannot be read from."""
 
     @property
     def most(self) -> int:
@@ -130,6 +132,8 @@ class FetchManager:
             if partition.topic in changes.recreated:
                 self.buffer.watermarks.pop(partition, None)
         self._placement.changed |= changes.leaders
+        if changes.identified:  # else what is quiet stays in a session by name, and what is not goes on by id
+            self._placement.changed.update(tp for tp in self._placement.placed if tp.topic in changes.identified)
 
     # --- deciding --------------------------------------------------------------------------------------------------------------
 
@@ -162,6 +166,7 @@ class FetchManager:
                 wake_at = min(wake_at, broker.backoff.retry_at)
             elif size := self._request_size(len(idle), asked, broker):
                 requests.append(self._request(broker, size, now))
+                wake_at = min(wake_at, broker.suspected_at)  # nothing else may come up until then
             else:
                 hungry = True
                 starving = starving or not self.buffer.asked.isdisjoint(broker.session.wanted)
@@ -279,6 +284,8 @@ class FetchManager:
         broker = placement.brokers.get(node_id) or placement.broker(node_id)
         if broker.share.partitions < len(self.subscription.partitions):
             broker.share = self._equal_share()
+        if entry.setbacks.leader_only_until > broker.named_in_vain_until and node_id == leader.node_id:
+            broker.named_in_vain_until = entry.setbacks.leader_only_until
         topic_id = self.metadata.cluster.topic_id(partition.topic)
         placement.put(partition, node_id, Wanted(topic_id, entry.position.offset, broker.most, leader.epoch))
 
@@ -318,7 +325,7 @@ class FetchManager:
         max_wait_ms = self._max_wait_ms(broker)
         broker.sent(size, max_wait_ms / 1000, now)
         return UnsentRequest(
-            message=broker.session.request(size, max_wait_ms),
+            message=broker.session.request(size, max_wait_ms, rack=broker.named_in_vain_until <= now),
             node_id=broker.node_id,
             channel=Channel.FETCH,
             on_done=partial(self._answered, broker),
@@ -392,7 +399,7 @@ class FetchManager:
             entry = self.subscription.get(partition)
             if node_id == broker.node_id and entry is not None:
                 if entry.replica is not None and entry.replica.node_id == node_id:
-                    self.subscription.read_from(entry, None)
+                    self._avoid_replicas(entry, now, now - broker.sent_at)
                 self._placement.changed.add(partition)
         if isinstance(outcome, KafkaError) and not outcome.retriable:
             self.handler.publish_error(outcome, to_all=True)  # another attempt would fail too
@@ -527,11 +534,25 @@ class FetchManager:
             goes_on_at += self.config.retry_backoff_max
             self.subscription.delay(entry, goes_on_at)
         if is_known:
-            lease = max(self.config.metadata_max_age_ms / 1000, self.config.retry_backoff)
-            self.subscription.read_from(entry, PreferredReplica(replica, goes_on_at + lease))
+            self.subscription.read_from(entry, PreferredReplica(replica, goes_on_at + self._lease))
         else:
             self.metadata.request_update(now)
+            self._avoid_replicas(entry, goes_on_at)
         self.subscription.count_redirection(entry)
+
+    @property
+    def _lease(self) -> float:
+        """Seconds for which a replica is read before the leader is asked again."""
+        return max(self.config.metadata_max_age_ms / 1000, self.config.retry_backoff)
+
+    def _avoid_replicas(self, entry: PartitionState, now: float, spent: float = 0.0) -> None:
+        """Read from the leader for as long as the failure took (``spent``), or a backoff; twice as long after each that follows.
+
+        The sequence that reads nothing for ever, from a leader that is well: it names a replica that it can reach and we cannot,
+        and gives no records as long as it knows our rack.
+        """
+        wait = ExponentialBackoff(max(self.config.retry_backoff, spent), self._lease).delay(entry.setbacks.replicas, NO_JITTER)
+        self.subscription.avoid_replicas(entry, now + wait)
 
     def _partition_failed(
         self, entry: PartitionState, data: PartitionAnswer, answer: Answer, now: float
@@ -543,7 +564,7 @@ class FetchManager:
         error = for_code(data.error_code)
         if isinstance(error, OffsetOutOfRangeError):
             if entry.replica is not None:
-                self.subscription.read_from(entry, None)  # the follower may lag: ask the leader before believing it
+                self._avoid_replicas(entry, now)  # the follower may lag: ask the leader before believing it
             else:
                 self.positions.out_of_range(entry, now)
             return None
@@ -552,9 +573,10 @@ class FetchManager:
         endpoints = {node.node_id: Node(node.node_id, node.host, node.port, node.rack) for node in answer.node_endpoints}
         if hint.leader_id >= 0 and self.metadata.update_leader(entry.partition, Leader(hint.leader_id, epoch), endpoints, now):
             return None
+        told = self._try_again(entry, error, now)
         if entry.replica is not None:
-            self.subscription.read_from(entry, None)
-        return self._try_again(entry, error, now)
+            self._avoid_replicas(entry, entry.retry_at)
+        return told
 
     def _try_again(self, entry: PartitionState, error: BrokerResponseError, now: float) -> BrokerResponseError:
         delay = retry_delay(self.config, entry.setbacks.failures)

@@ -86,8 +86,11 @@ class FetchSession:
 
     # --- requests --------------------------------------------------------------------------------------------------------------
 
-    def request(self, size: int, max_wait_ms: int) -> FetchRequest | FetchStep:
-        """Return the next request and take it as sent. ``size``: the bytes that it asks for, at most."""
+    def request(self, size: int, max_wait_ms: int, *, rack: bool = True) -> FetchRequest | FetchStep:
+        """Return the next request and take it as sent. ``size``: the bytes that it asks for, at most.
+
+        Without our ``rack`` a leader gives records itself and names no replica: it is a part of each request, not of the session.
+        """
         if len(self._changed) == 1 and self.epoch != _INITIAL_EPOCH:
             (partition,) = self._changed
             before, after = self.sent.get(partition), self.wanted.get(partition)
@@ -109,10 +112,10 @@ class FetchSession:
                     min_bytes=terms.min_bytes,
                     max_bytes=size,
                     isolation_level=terms.isolation_level,
-                    rack_id=terms.rack_id,
+                    rack_id=terms.rack_id if rack else "",
                 )
         topics, forgotten = self._everything() if self.epoch == _INITIAL_EPOCH else self._changes()
-        return self._request(self.epoch, size, max_wait_ms, topics, forgotten)
+        return self._request(self.epoch, size, max_wait_ms, topics, forgotten, rack=rack)
 
     def last_request(self) -> FetchRequest | None:
         """Return the request that closes the session; ``None`` if the broker holds none."""
@@ -125,6 +128,8 @@ class FetchSession:
         max_wait_ms: int,
         topics: tuple[FetchTopic, ...] = (),
         forgotten: tuple[ForgottenTopic, ...] = (),
+        *,
+        rack: bool = True,
     ) -> FetchRequest:
         terms = self.terms
         return FetchRequest(
@@ -136,7 +141,7 @@ class FetchSession:
             session_epoch=epoch,
             topics=topics,
             forgotten_topics_data=forgotten,
-            rack_id=terms.rack_id,
+            rack_id=terms.rack_id if rack else "",
         )
 
     def _everything(self) -> tuple[tuple[FetchTopic, ...], tuple[ForgottenTopic, ...]]:
@@ -152,6 +157,9 @@ class FetchSession:
         for partition in self._changed:
             before, after = self.sent.get(partition), self.wanted.get(partition)
             same = before is not None and after is not None and _is_same(before.topic_id, after.topic_id)
+            if before is not None and after is not None and (before.topic_id is None) is not (after.topic_id is None):
+                self.reset(keep_id=True)  # a broker refuses ids in a session that began by names, and the reverse
+                return self._everything()
             if before is not None and not same:
                 forget.append((partition, before.topic_id))
             if after is None:

@@ -98,6 +98,10 @@ class Setbacks:
     """Times that the position was found outside the log."""
     redirected: bool = False
     """A broker named another replica to read from, and neither that one has answered since nor has a record come."""
+    replicas: int = 0
+    """Replicas in a row that a leader named and that could not be read from."""
+    leader_only_until: float = 0.0
+    """The leader is not asked for a replica before this time, since the last one could not be read from."""
     doubted_at: float | None = None
     """When a broker said for the first time that the log does not hold the position."""
 
@@ -312,6 +316,13 @@ class SubscriptionState:
     def end_redirection(self, entry: PartitionState) -> None:
         """The replica that was named serves the partition."""
         entry.setbacks.redirected = False
+        entry.setbacks.replicas = 0
+
+    def avoid_replicas(self, entry: PartitionState, until: float) -> None:
+        """Read from the leader, and have it name no replica until then: the one that it named cannot be read from."""
+        entry.setbacks.replicas += 1
+        entry.setbacks.leader_only_until = until
+        self.read_from(entry, None)
 
     def delay(self, entry: PartitionState, until: float) -> None:
         """Leave the partition alone until then; an error sent it here."""

@@ -95,6 +95,7 @@ class ShareRequests:
                 wake_at = min(wake_at, until)
                 if request is not None:
                     requests.append(request)
+                    wake_at = min(wake_at, broker.suspected_at)  # nothing else may come up until then
             else:
                 wake_at = min(wake_at, broker.suspect(self.placement.metadata, now))
         return Poll(tuple(requests), wake_at)

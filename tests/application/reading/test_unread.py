@@ -309,6 +309,19 @@ def test_corrupt_data_is_fetched_once_more_and_then_stops_the_partition() -> Non
     assert world.buffer.total.unread == 0
 
 
+def test_corrupt_data_of_a_log_that_was_cut_off_meanwhile_stops_nothing() -> None:
+    world = World(A)
+    world.fetched(A, 0, 10, epoch=3)
+    world.take()
+    world.fetched(A, 10, 1, corrupt=True)
+    assert world.take() == {}
+    world.fetched(A, 10, 1, corrupt=True)
+    world.buffer.put(Repositioned(partition=A, stamp=world.entry(A).stamp, offset=5, leader_epoch=2))
+    assert world.take() == {}
+    assert world.checked == [(A, 10, 3), (A, 10, 3)], "what the background has found goes by a former stamp: it finds it again"
+    assert (world.halted, world.unread.failure()) == ([], None)
+
+
 def test_corrupt_data_that_is_well_the_second_time_goes_on() -> None:
     world = World(A)
     world.fetched(A, 0, 2, corrupt=True)
@@ -367,6 +380,20 @@ def test_room_is_given_back_by_what_is_not_asked_for_and_no_more_than_it_takes()
     assert world.take() == {A: list(range(1, 20))}
     world.fetched(A, 20, 1)
     assert world.take() == {A: [20]}
+
+
+@pytest.mark.parametrize(
+    ("taken", "others", "again"), [(1, 25, (10, 4)), (10, 25, (20, 5)), (15, 25, (20, 5)), (20, 60, (20, 5)), (25, 60, (25, 6))]
+)
+def test_what_gave_room_is_fetched_again_with_the_epoch_before_it(taken: int, others: int, again: tuple[int, int]) -> None:
+    """The log may have changed behind it since; what the background has found of that is dropped too."""
+    world = World(A, B, C, fetch_buffer_bytes=800)
+    for start, epoch in ((0, 4), (10, 5), (20, 6)):
+        world.fetched(A, start, 10, epoch=epoch)
+    world.take(taken, A)
+    world.fetched(B, 0, others)
+    world.asks_in_vain(B, C)
+    assert world.checked == [(A, *again)]
 
 
 def test_a_paused_partition_gives_room_first() -> None:

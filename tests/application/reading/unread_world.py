@@ -44,6 +44,15 @@ class World:
         return [(event.partition, event.offset) for event in self.handler.application_events if isinstance(event, Seek)]
 
     @property
+    def checked(self) -> list[tuple[TopicPartition, int, int | None]]:
+        """What is fetched again, and with which leader epoch before it the log is compared first."""
+        return [
+            (event.partition, event.offset, event.leader_epoch)
+            for event in self.handler.application_events
+            if isinstance(event, Seek)
+        ]
+
+    @property
     def halted(self) -> list[TopicPartition]:
         return [event.partition for event in self.handler.application_events if isinstance(event, HaltPartition)]
 
@@ -56,10 +65,17 @@ class World:
         return self.unread.partitions[partition]
 
     def fetched(
-        self, partition: TopicPartition, start: int, count: int, *, corrupt: bool = False, stamp: int | None = None
+        self,
+        partition: TopicPartition,
+        start: int,
+        count: int,
+        *,
+        corrupt: bool = False,
+        stamp: int | None = None,
+        epoch: int = 0,
     ) -> None:
         log = PartitionLog(end=start)
-        log.append([str(n).encode() for n in range(start, start + count)])
+        log.append([str(n).encode() for n in range(start, start + count)], epoch=epoch)
         if corrupt:
             log.corrupt(start)
         data = log.batches[0].data

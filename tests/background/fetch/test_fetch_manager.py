@@ -52,16 +52,35 @@ def test_a_leader_is_asked_for_again_after_a_request_under_way_that_was_about_so
     world = World()
     world.fetching({A: 0}, leaders=(9,))  # a broker that nobody has given the address of
     world.send(AssignFromUser(stamps={}))
-    assert until(world, lambda: bool(world.waiting(MetadataRequest)), 5.0) < 6.0
+    now = until(world, lambda: bool(world.waiting(MetadataRequest)), 5.0)
+    assert now < 6.0
     world.assign(A)  # which finds a request under way, and a topic that is known
     world.seek(A, 1)
-    world.poll(6.0)
+    world.poll(now + 0.5)
     assert [names(request) for request in world.waiting(MetadataRequest)] == [set()]
     world.answer(MetadataRequest, cluster(), 6.1)
     assert until(world, lambda: any(names(each) == {"t"} for each in world.waiting(MetadataRequest)), 6.1) < 7.5
     world.answer(MetadataRequest, cluster(described("t", (1,))), 7.5)
     world.poll(7.5)
     assert asked(world.find(FetchRequest, 1).message) == {0: 1}
+
+
+@pytest.mark.parametrize("ids", [True, False])
+def test_topics_that_get_an_id_while_they_are_read_are_all_asked_for_by_it_in_a_new_session(ids: bool) -> None:
+    """Brokers are upgraded, or the reverse: half of a session by name and half by id would be refused again and again."""
+    world = World()
+    world.fetching({A: 3, B: 0}, ids=not ids)
+    world.answer(FetchRequest, fetched(data(A), data(B), ids=not ids), 0.6)
+    world.poll(0.6)
+    world.background.metadata.request_update(0.6)
+    now = until(world, lambda: bool(world.waiting(MetadataRequest)), 0.7)
+    world.answer(MetadataRequest, cluster(described("t", (1, 1, 1), ids=ids)), now)
+    world.answer(FetchRequest, fetched(ids=not ids), now)
+    world.poll(now)
+    (request,) = world.waiting(FetchRequest)
+    assert asked(request) == {0: 3, 1: 0}
+    assert {topic.topic_id is not None for topic in request.topics} == {ids}
+    assert (request.session_id, request.session_epoch) == (7, 0), "the former one ends with it"
 
 
 def names(request: MetadataRequest) -> set[str | None]:

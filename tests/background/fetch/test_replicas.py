@@ -1,6 +1,7 @@
 """Partitions that are read from another replica than the leader (KIP-392)."""
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -8,12 +9,15 @@ from kafka_async.background.boundary import PartitionFailed
 from kafka_async.errors import (
     KafkaConnectionError,
 )
+from kafka_async.wire import FetchStep
 from kafka_async.wire.messages import (
     FetchRequest,
     MetadataRequest,
 )
 
 from ..support import A, B, World, asked, cluster, data, described, fetched, records, until
+
+FETCHES = (FetchRequest, FetchStep)
 
 
 def test_a_preferred_replica_is_read_until_its_lease_ends() -> None:
@@ -92,6 +96,73 @@ def test_a_replica_that_the_metadata_do_not_list_any_more_is_left_while_it_waits
     leader = world.find(FetchRequest, 1)  # its session has the partition at this offset still
     leader.on_done(fetched(data(A, records(40, 1))), now)
     assert len(world.read_all()) == 1
+
+
+@pytest.mark.parametrize("failure", [KafkaConnectionError("gone"), fetched(data(A, error_code=1)), fetched(data(A, error_code=56))])
+def test_a_leader_is_not_told_the_rack_for_a_while_after_its_replica_could_not_be_read_from(failure: Any) -> None:
+    """Else it would name the replica again, and give no records. The time grows, and ends with the replica's first answer."""
+    world = World(client_rack="r2", metadata_max_age_ms=2000)
+    world.fetching({A: 0})
+    now, end, racks = 1.0, 0, list[tuple[float, bool]]()
+
+    def step() -> None:
+        """Let the leader name the replica if it knows the rack, and give a record if not."""
+        nonlocal now, end
+        world.poll(now)
+        if world.waiting(MetadataRequest):
+            world.answer(MetadataRequest, cluster(described("t", (1, 1, 1))), now)
+        for request in tuple(world.unsent):
+            message = request.message
+            if request.node_id != 1 or not isinstance(message, FETCHES):
+                continue
+            racks.append((now, bool(message.rack_id)))
+            answered = data(A, preferred_read_replica=2) if message.rack_id else data(A, records(end, 1))
+            end += not message.rack_id
+            world.answer(FetchRequest, fetched(answered), now, node_id=1)
+        world.read_all()
+        now += 0.01
+        assert now < 100
+
+    def waits(count: int, outcome: object) -> list[float]:
+        """Return for how long the rack is kept from the leader after each of so many answers of the replica."""
+        found = list[float]()
+        while len(found) < count:
+            step()
+            if any(request.node_id == 2 for request in world.unsent):
+                racks.clear()
+                since = now
+                world.answer(FetchRequest, outcome, now, node_id=2)
+                while not any(told for _, told in racks):
+                    step()
+                found.append(racks[-1][0] - since)
+        return found
+
+    first = waits(6, failure)
+    assert end > 100
+    assert all(after > before for before, after in pairwise(first[:4]))
+    assert 3 * first[0] < max(first) < 4
+    assert waits(1, fetched(data(A), session=8))[0] > 1.9, "its lease"
+    assert waits(2, failure)[1] < 1, "it begins anew"
+
+
+def test_a_replica_that_the_metadata_never_list_keeps_nobody_from_reading() -> None:
+    """It may have no address for us. The leader gives no records to whom it names a replica."""
+    world = World(client_rack="r2")
+    world.fetching({A: 0})
+    now, end = 1.0, 0
+    while now < 60:
+        world.poll(now)
+        if world.waiting(MetadataRequest):
+            world.answer(MetadataRequest, cluster(described("t", (1, 1, 1))), now)
+        for request in tuple(world.unsent):
+            if isinstance(request.message, FETCHES):
+                rack = request.message.rack_id
+                answered = data(A, preferred_read_replica=9) if rack else data(A, records(end, 1))
+                end += not rack
+                world.answer(FetchRequest, fetched(answered), now, node_id=1)
+        world.read_all()
+        now += 0.1
+    assert end > 300
 
 
 def test_brokers_that_name_each_other_are_not_asked_without_end() -> None:
