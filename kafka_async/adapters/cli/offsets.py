@@ -201,7 +201,7 @@ class Move:
 
 
 @frozen(kw_only=True)
-class Outcome:
+class MovesMade:
     """What became of moves."""
 
     moves: Collection[Move]
@@ -224,7 +224,7 @@ class Reset:
     """A group that does not exist may be made, by its first commit."""
     options: dict[str, Any]
 
-    async def run(self) -> Outcome:
+    async def run(self) -> MovesMade:
         """Plan the moves and, with ``execute``, make them.
 
         Raises ``GroupIdNotFound``, and ``IllegalStateError`` if the group has members or is not a group of consumers.
@@ -232,13 +232,13 @@ class Reset:
         async with Client.connect(ConsumerConfig.from_options(self.options), fail_fast=True) as client:
             admin = Admin(client)
             if await kind_of_idle(admin, self.group, create=self.create) == "share":
-                return Outcome(moves=await self._move_share_group(admin))
+                return MovesMade(moves=await self._move_share_group(admin))
             committed = await admin.committed(self.group)
         async with KafkaConsumer(**self.options | {"group_id": self.group, "enable_auto_commit": False}) as consumer:
             ids = await self._partitions(consumer)
             planned = await self._plan(consumer, sorted(ids), committed, maps_of(committed, ids))
             moves = [evolve(move, topic_id=ids[move.partition]) for move in planned]
-            return await commit_for(consumer, moves) if self.execute else Outcome(moves=moves)
+            return await commit_for(consumer, moves) if self.execute else MovesMade(moves=moves)
 
     async def _partitions(self, consumer: KafkaConsumer[Any, Any]) -> dict[TopicPartition, UUID | None]:
         """Return what is to be moved, with the ids of topics."""
@@ -289,7 +289,7 @@ async def kind_of_idle(admin: Admin, name: str, *, create: bool = False) -> str:
     return group.kind
 
 
-async def commit_for(consumer: KafkaConsumer[Any, Any], moves: Collection[Move]) -> Outcome:
+async def commit_for(consumer: KafkaConsumer[Any, Any], moves: Collection[Move]) -> MovesMade:
     """Commit for a group that we are not a member of; its coordinator refuses if a member has joined meanwhile.
 
     Offsets of a topic that was deleted and created again since are dropped by the commit, which does not tell. So it is looked at
@@ -302,10 +302,10 @@ async def commit_for(consumer: KafkaConsumer[Any, Any], moves: Collection[Move])
     try:
         topics = (await consumer.describe_topics(*{each.topic for each in targets})).topics
     except KafkaError as error:
-        return Outcome(moves=moves, unchecked=in_words(error))
+        return MovesMade(moves=moves, unchecked=in_words(error))
     now = {name: topic.topic_id for name, topic in topics.items()}
     former = [move for move in moves if now.get(move.partition.topic, move.topic_id) != move.topic_id]
-    return Outcome(moves=[move for move in moves if move not in former], former=[move.partition for move in former])
+    return MovesMade(moves=[move for move in moves if move not in former], former=[move.partition for move in former])
 
 
 @app.command()
@@ -400,7 +400,7 @@ def record_place(text: str) -> tuple[TopicPartition, int]:
     raise typer.BadParameter(f"{text!r}: expected TOPIC:PARTITION:OFFSET, as in orders:0:17")
 
 
-async def _skip(group: str, partition: TopicPartition, offset: int, options: dict[str, Any], execute: bool) -> Outcome:
+async def _skip(group: str, partition: TopicPartition, offset: int, options: dict[str, Any], execute: bool) -> MovesMade:
     """Plan to pass one offset and, with ``execute``, do it."""
     async with Client.connect(ConsumerConfig.from_options(options), fail_fast=True) as client:
         admin = Admin(client)
@@ -425,7 +425,7 @@ async def _skip(group: str, partition: TopicPartition, offset: int, options: dic
             metadata=new.metadata,
             topic_id=new.topic_id,
         )
-        return await commit_for(consumer, [move]) if execute else Outcome(moves=[move])
+        return await commit_for(consumer, [move]) if execute else MovesMade(moves=[move])
 
 
 @app.command()
@@ -522,7 +522,7 @@ def summary(wanted: Reset, moves: Collection[Move]) -> str:
     return f"Committed the offsets of {partitions} for group {wanted.group!r}; {moved or 'none'} of them changed."
 
 
-async def _told(outcome: Outcome, said: str, output: Output, *, group: str, committed: bool, as_json: bool) -> str | bytes:
+async def _told(outcome: MovesMade, said: str, output: Output, *, group: str, committed: bool, as_json: bool) -> str | bytes:
     """Return the moves as they are written; ``said`` is what they come to, for people.
 
     Raises ``IllegalStateError`` for topics that were not moved, once the other moves are written.
