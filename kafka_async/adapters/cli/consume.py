@@ -95,9 +95,9 @@ def consume(
         # The file may be for other programs too, static members among them: without --group nothing is committed.
         options |= {"group_id": None, "group_instance_id": None}
     if group is None and "auto_offset_reset" not in {option_name(text.partition("=")[0]) for text in settings or ()}:
-        # Nor is a file's ``latest``, which means where their groups begin: where the start of the log overtakes the reading, all
-        # that is left of it would be passed.
-        options["auto_offset_reset"] = "earliest"
+        # Nor does a file's ``latest`` or ``by_duration`` count, which means where their groups begin: where the start of the log
+        # overtakes the reading, what is left of it would be passed. With ``none`` that is an error, which passes nothing.
+        options["auto_offset_reset"] = "none" if options["auto_offset_reset"] == "none" else "earliest"
     topics = tuple(dict.fromkeys(names))
     reading: RecordSource
     if group is not None:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final, Protocol
+from uuid import UUID
 
 import typer
 from attrs import define, field, frozen
@@ -228,10 +229,13 @@ def _name(partition: TopicPartition) -> str:
 
 async def find_partitions(
     consumer: KafkaConsumer[Any, Any], topics: Collection[str], wanted: Collection[int] = ()
-) -> list[TopicPartition]:
-    """Return the partitions ``wanted`` (none: all) of ``topics``. Raises ``UnknownTopicOrPartitionError`` that names others."""
+) -> dict[TopicPartition, UUID | None]:
+    """Return the partitions ``wanted`` (none: all) of ``topics``, each with the id of its topic.
+
+    Who is asked again may not know a new topic yet. Raises ``UnknownTopicOrPartitionError`` that names others.
+    """
     cluster = await consumer.describe_topics(*topics)
-    partitions: list[TopicPartition] = []
+    partitions: dict[TopicPartition, UUID | None] = {}
     for topic in topics:
         if topic not in cluster.topics:
             raise UnknownTopicOrPartitionError(f"topic {topic!r} does not exist{did_you_mean(topic, await consumer.topics())}")
@@ -241,7 +245,7 @@ async def find_partitions(
             raise UnknownTopicOrPartitionError(
                 f"topic {topic!r} has no partition {', '.join(map(str, unknown))}; it has {len(found)}, from 0 on"
             )
-        partitions += [TopicPartition(topic, number) for number in wanted or found]
+        partitions |= dict.fromkeys((TopicPartition(topic, number) for number in wanted or found), cluster.topics[topic].topic_id)
     return partitions
 
 

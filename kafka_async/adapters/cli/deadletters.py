@@ -20,7 +20,6 @@ from ...application.consumer import KafkaConsumer
 from ...config import ConsumerConfig
 from ...config.spelling import did_you_mean
 from ...errors import DataLossError, IllegalStateError, KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
-from ...events import TopicDescription
 from ...model import OffsetAndMetadata, TopicPartition
 from ..admin import Admin, Client
 from ..letters import DeadLetter, counted, headers_back, redrives
@@ -247,8 +246,7 @@ class LetterReader:
     async def look(self) -> Letterbox:
         """Read everything. Raises ``UnknownTopicOrPartitionError``, and ``DataLossError`` as ``records`` does."""
         partitions = await find_partitions(self.consumer, (self.topic,))
-        described: TopicDescription = (await self.consumer.describe_topics(self.topic)).topics[self.topic]
-        self._topic_id = described.topic_id
+        self._topic_id = next(iter(partitions.values()), None)
         ends = await self.consumer.end_offsets(partitions)
         entries = [
             LetterEntry(partition=record.partition, offset=record.offset, letter=DeadLetter.read(record))

@@ -117,9 +117,17 @@ async def read_maps(
     consumer: KafkaConsumer[Any, Any], committed: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> dict[TopicPartition, Committed]:
     """Return what commits say, for partitions whose metadata hold a map. Topic ids are asked for only if there is one."""
-    kept = {partition: offset for partition, offset in committed.items() if is_ours(offset.metadata)}
-    if not kept:
+    topics = {partition.topic for partition, offset in committed.items() if is_ours(offset.metadata)}
+    if not topics:
         return {}
-    cluster = await consumer.describe_topics(*{partition.topic for partition in kept})
+    cluster = await consumer.describe_topics(*topics)
     ids = {name: topic.topic_id for name, topic in cluster.topics.items()}
-    return {partition: Committed.read(offset, ids.get(partition.topic)) for partition, offset in kept.items()}
+    return maps_of(committed, {partition: ids.get(partition.topic) for partition in committed})
+
+
+def maps_of(
+    committed: Mapping[TopicPartition, OffsetAndMetadata], topic_ids: Mapping[TopicPartition, UUID | None]
+) -> dict[TopicPartition, Committed]:
+    """Return what commits say, for those of the partitions of ``topic_ids`` whose metadata hold a map."""
+    kept = {partition: committed[partition] for partition in topic_ids if partition in committed}
+    return {each: Committed.read(offset, topic_ids[each]) for each, offset in kept.items() if is_ours(offset.metadata)}

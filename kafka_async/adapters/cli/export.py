@@ -165,6 +165,8 @@ def export(
         "timezone": timezone,
         "on_bad": on_bad,
     }
+    if values is None and timezone == "UTC":
+        del of_values["timezone"]  # it changes nothing
     if values is None and (unused := [name for name, each in of_values.items() if each is not None]):
         raise typer.BadParameter(f"--{unused[0].replace('_', '-')} needs --values")
     if values is not None:

@@ -18,15 +18,16 @@ from attrs import evolve, frozen
 from ...application.consumer import KafkaConsumer
 from ...config import ConsumerConfig, parse_duration
 from ...config.spelling import did_you_mean
-from ...errors import GroupIdNotFound, IllegalStateError, NoOffsetForPartitionError, OffsetOutOfRangeError
+from ...errors import GroupIdNotFound, IllegalStateError, KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
 from ...model import OffsetAndMetadata, TopicPartition
 from ..admin import Admin, Client
 from .consumer_options import Brokers, CommandConfig, Settings, admin_options
 from .copying import find_partitions, moment
-from .done_maps import Committed, read_maps
+from .done_maps import Committed, maps_of, read_maps
 from .formats import json_row
 from .groups import GroupProgress, ends_of, existing, names_of, progress, refusal, share_progress, share_table
-from .shell import AsJson, Debug, Output, natural, new_app, run, start
+from .launch import drop_unwritten
+from .shell import AsJson, Debug, Output, in_words, natural, new_app, run, start
 from .tables import table
 
 app = new_app("Show and move the committed offsets of a group.")
@@ -200,6 +201,18 @@ class Move:
 
 
 @frozen(kw_only=True)
+class MovesMade:
+    """What became of moves."""
+
+    moves: Collection[Move]
+    """Those that were made, or, in a dry run, would be."""
+    former: Collection[TopicPartition] = ()
+    """What was not moved, since its topic was deleted and created again before the commit."""
+    unchecked: str = ""
+    """Why it is not known whether there are ``former`` ones; empty if it is."""
+
+
+@frozen(kw_only=True)
 class Reset:
     """What ``offsets reset`` was asked to do."""
 
@@ -211,37 +224,35 @@ class Reset:
     """A group that does not exist may be made, by its first commit."""
     options: dict[str, Any]
 
-    async def run(self) -> list[Move]:
-        """Plan the moves and, with ``execute``, make them. Return them.
+    async def run(self) -> MovesMade:
+        """Plan the moves and, with ``execute``, make them.
 
         Raises ``GroupIdNotFound``, and ``IllegalStateError`` if the group has members or is not a group of consumers.
         """
         async with Client.connect(ConsumerConfig.from_options(self.options), fail_fast=True) as client:
             admin = Admin(client)
             if await kind_of_idle(admin, self.group, create=self.create) == "share":
-                return await self._move_share_group(admin)
+                return MovesMade(moves=await self._move_share_group(admin))
             committed = await admin.committed(self.group)
         async with KafkaConsumer(**self.options | {"group_id": self.group, "enable_auto_commit": False}) as consumer:
-            partitions: list[TopicPartition] = []
-            for topic, numbers in self.topics:
-                partitions += await find_partitions(consumer, (topic,), numbers)
-            topics = (await consumer.describe_topics(*{each.topic for each in partitions})).topics
-            kept = await read_maps(consumer, {each: committed[each] for each in partitions if each in committed})
-            planned = await self._plan(consumer, sorted(set(partitions)), committed, kept)
-            moves = [evolve(move, topic_id=topics[move.partition.topic].topic_id) for move in planned]
-            if self.execute:
-                await commit_for(consumer, _targets(moves))
-        return moves
+            ids = await self._partitions(consumer)
+            planned = await self._plan(consumer, sorted(ids), committed, maps_of(committed, ids))
+            moves = [evolve(move, topic_id=ids[move.partition]) for move in planned]
+            return await commit_for(consumer, moves) if self.execute else MovesMade(moves=moves)
+
+    async def _partitions(self, consumer: KafkaConsumer[Any, Any]) -> dict[TopicPartition, UUID | None]:
+        """Return what is to be moved, with the ids of topics."""
+        found: dict[TopicPartition, UUID | None] = {}
+        for topic, numbers in self.topics:
+            found |= await find_partitions(consumer, (topic,), numbers)
+        return found
 
     async def _move_share_group(self, admin: Admin) -> list[Move]:
         """As for other groups, but the coordinator moves it: a share group has no commits."""
         found = await admin.share_offsets(self.group)
         starts = {each: OffsetAndMetadata(offset.start) for each, offset in found.items() if offset.start is not None}
         async with KafkaConsumer(**self.options) as consumer:
-            partitions: list[TopicPartition] = []
-            for topic, numbers in self.topics:
-                partitions += await find_partitions(consumer, (topic,), numbers)
-            moves = await self._plan(consumer, sorted(set(partitions)), starts)
+            moves = await self._plan(consumer, sorted(await self._partitions(consumer)), starts)
         if self.execute:
             await admin.move_share_group(self.group, {move.partition: move.new for move in moves})
         return moves
@@ -278,22 +289,23 @@ async def kind_of_idle(admin: Admin, name: str, *, create: bool = False) -> str:
     return group.kind
 
 
-def _targets(moves: Iterable[Move]) -> dict[TopicPartition, OffsetAndMetadata]:
-    return {move.partition: OffsetAndMetadata(move.new, move.metadata, topic_id=move.topic_id) for move in moves}
-
-
-async def commit_for(consumer: KafkaConsumer[Any, Any], targets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+async def commit_for(consumer: KafkaConsumer[Any, Any], moves: Collection[Move]) -> MovesMade:
     """Commit for a group that we are not a member of; its coordinator refuses if a member has joined meanwhile.
 
-    Raises ``IllegalStateError`` for offsets of a topic that was deleted and created again since: a commit drops them.
+    Offsets of a topic that was deleted and created again since are dropped by the commit, which does not tell. So it is looked at
+    again. It raises only what the commit raises: once that is done, whoever asked for it must learn what was.
     """
+    targets = {move.partition: OffsetAndMetadata(move.new, move.metadata, topic_id=move.topic_id) for move in moves}
     consumer.assign(targets)
     consumer.pause(*targets)  # nothing is to be fetched
     await consumer.commit(targets)
-    topics = (await consumer.describe_topics(*{each.topic for each in targets})).topics
+    try:
+        topics = (await consumer.describe_topics(*{each.topic for each in targets})).topics
+    except KafkaError as error:
+        return MovesMade(moves=moves, unchecked=in_words(error))
     now = {name: topic.topic_id for name, topic in topics.items()}
-    if former := [each for each, offset in targets.items() if now.get(each.topic, offset.topic_id) != offset.topic_id]:
-        raise IllegalStateError(f"{names_of(former)}: deleted and created again meanwhile; the group has no new offset there")
+    former = [move for move in moves if now.get(move.partition.topic, move.topic_id) != move.topic_id]
+    return MovesMade(moves=[move for move in moves if move not in former], former=[move.partition for move in former])
 
 
 @app.command()
@@ -338,9 +350,8 @@ def reset(
     output = Output(debug=debug)
 
     async def work() -> str | bytes:
-        moves = await wanted.run()
-        output.notify(summary(wanted, moves))
-        return _moves_json(wanted.group, moves, wanted.execute) if as_json else _moves_table(moves)
+        outcome = await wanted.run()
+        return await _told(outcome, summary(wanted, outcome.moves), output, group=group, committed=execute, as_json=as_json)
 
     run(work(), output)
 
@@ -366,13 +377,13 @@ def skip(
     output = Output(debug=debug)
 
     async def work() -> str | bytes:
-        move = await _skip(group, partition, offset, options, execute)
-        output.notify(
+        outcome = await _skip(group, partition, offset, options, execute)
+        said = (
             f"Group {group!r} passes offset {offset} of {partition.topic}:{partition.partition}."
             if execute
             else "Dry run: nothing was committed. Add --execute to commit the new offset."
         )
-        return _moves_json(group, [move], execute) if as_json else _moves_table([move])
+        return await _told(outcome, said, output, group=group, committed=execute, as_json=as_json)
 
     run(work(), output)
 
@@ -389,7 +400,7 @@ def record_place(text: str) -> tuple[TopicPartition, int]:
     raise typer.BadParameter(f"{text!r}: expected TOPIC:PARTITION:OFFSET, as in orders:0:17")
 
 
-async def _skip(group: str, partition: TopicPartition, offset: int, options: dict[str, Any], execute: bool) -> Move:
+async def _skip(group: str, partition: TopicPartition, offset: int, options: dict[str, Any], execute: bool) -> MovesMade:
     """Plan to pass one offset and, with ``execute``, do it."""
     async with Client.connect(ConsumerConfig.from_options(options), fail_fast=True) as client:
         admin = Admin(client)
@@ -399,12 +410,11 @@ async def _skip(group: str, partition: TopicPartition, offset: int, options: dic
     if committed is None:
         raise NoOffsetForPartitionError(f"no offset is committed for {names_of([partition])}", (partition,))
     async with KafkaConsumer(**options | {"group_id": group, "enable_auto_commit": False}) as consumer:
-        await find_partitions(consumer, (partition.topic,), (partition.partition,))
+        ids = await find_partitions(consumer, (partition.topic,), (partition.partition,))
         end = (await consumer.end_offsets([partition]))[partition]
         if offset >= end:
             raise OffsetOutOfRangeError(f"offset {offset} is beyond the end: {names_of([partition])} ends at {end}")
-        ids = (await consumer.describe_topics(partition.topic)).topics
-        kept = Committed.read(committed, ids[partition.topic].topic_id)
+        kept = Committed.read(committed, ids[partition])
         new = kept.skip(partition, offset)
         left = Committed.read(new, kept.topic_id)
         move = Move(
@@ -415,9 +425,7 @@ async def _skip(group: str, partition: TopicPartition, offset: int, options: dic
             metadata=new.metadata,
             topic_id=new.topic_id,
         )
-        if execute:
-            await commit_for(consumer, _targets([move]))
-    return move
+        return await commit_for(consumer, [move]) if execute else MovesMade(moves=[move])
 
 
 @app.command()
@@ -512,6 +520,31 @@ def summary(wanted: Reset, moves: Collection[Move]) -> str:
     moved = sum(move.new != move.current for move in moves)
     partitions = "1 partition" if len(moves) == 1 else f"{len(moves)} partitions"
     return f"Committed the offsets of {partitions} for group {wanted.group!r}; {moved or 'none'} of them changed."
+
+
+async def _told(outcome: MovesMade, said: str, output: Output, *, group: str, committed: bool, as_json: bool) -> str | bytes:
+    """Return the moves as they are written; ``said`` is what they come to, for people.
+
+    Raises ``IllegalStateError`` for topics that were not moved, once the other moves are written.
+    """
+    if outcome.moves:
+        output.notify(said)
+    if outcome.unchecked:
+        output.notify(
+            "The offsets are committed, but it is not known whether a topic was created again meanwhile: " + outcome.unchecked
+        )
+    shown = _moves_json(group, outcome.moves, committed) if as_json else _moves_table(outcome.moves)
+    if not outcome.former:
+        return shown
+    if outcome.moves:
+        try:
+            await output.write(shown if isinstance(shown, bytes) else shown.encode())
+        except BrokenPipeError:  # whoever does not read this is to learn of the error all the same
+            drop_unwritten()
+    raise IllegalStateError(
+        f"{names_of(outcome.former)}: deleted and created again meanwhile; the group has no new offset there, or, before Kafka "
+        "4.1, one that was meant for the former topic"
+    )
 
 
 def _moves_table(moves: Iterable[Move]) -> str:

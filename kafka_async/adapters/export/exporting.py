@@ -218,7 +218,7 @@ class Folder:
             return None
         except ValueError:
             raise ValueError(f"{self.path / STATE} is not what an export wrote") from None
-        before, now = state["options"], self._all_options()
+        before, now = _meant(state["options"]), _meant(self._all_options())
         for name in sorted(before.keys() | now.keys()):
             if before.get(name) != now.get(name):
                 said = f"{_said(name, before.get(name))}, not {_said(name, now.get(name))}"
@@ -271,6 +271,15 @@ class Folder:
             for writer in writers.values():
                 await to_end(writer.finish)
         return rows, bad
+
+
+def _meant(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options without a ``timezone`` that changes nothing.
+
+    It is of times in JSON. With other values a folder may have one all the same, as it was not always refused there.
+    """
+    changes = options.get("values") == "json" and options.get("timezone") != "UTC"
+    return {name: each for name, each in options.items() if changes or name != "timezone"}
 
 
 def _said(name: str, value: Any) -> str:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from ..values.columns import BatchDecoder
 
 INFER: Final = "infer"
+UTC: Final = "UTC"
+"""The ``timezone`` that changes nothing."""
 ON_BAD: Final = ("column", "null", "skip", "raise")
 """What ``on_bad`` may be; the first unless something is said."""
 _log = logging.getLogger("kafka_async.scan")
@@ -45,7 +47,7 @@ class ValueForm:
             raise KafkaConfigurationError(f"on_bad={self.on_bad!r}: {expected}")
         if self.values is None:
             for name in ("schema", "registry", "message", "timezone"):
-                if getattr(self, name) is not None:
+                if getattr(self, name) is not None and (name, self.timezone) != ("timezone", UTC):
                     raise KafkaConfigurationError(f"{name} has no meaning without values; values='json', for example")
             return
         from ..values.typed import check

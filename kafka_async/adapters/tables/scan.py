@@ -186,8 +186,9 @@ def _asked(
     begin, end = moment("since", since, named), moment("until", until, named)
     check_order(begin, end)
     for where in (begin, end) if chosen else ():
-        # Else the offset had no effect, and what is read in its place was read whole.
-        if others := sorted(where.offsets.keys() - set(chosen)):
+        # One map may go to each of some scans, with other partitions. But where it lacks one that is read, that is read whole, and
+        # an offset without effect was probably meant for it.
+        if (others := sorted(where.offsets.keys() - set(chosen))) and not where.offsets.keys() >= set(chosen):
             text = f"{where.option}: {names_of(others)}: not among the partitions that are read, {names_of(chosen)}"
             raise KafkaConfigurationError(text)
     return Asked(topics=named, partitions=chosen, since=begin, until=end, late=span("late", late), ranges=pinned)

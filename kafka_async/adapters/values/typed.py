@@ -30,6 +30,8 @@ VALUES: Final = ("json", "avro", "protobuf", "text")
 """What ``values`` may be."""
 ON_BAD: Final = ("column", "null", "raise")
 """What ``on_bad`` may be."""
+UTC: Final = "UTC"
+"""The ``timezone`` of times that name none, unless another is given."""
 INFER: Final = "infer"
 """What ``schema`` is where the fields of JSON are found in a sample."""
 Registered: TypeAlias = str | Mapping[str, str | int]
@@ -132,11 +134,12 @@ _USED: Final[Mapping[str, frozenset[str]]] = {
 def check(values: str, *, timezone: str | None, **given: Any) -> None:
     """Raise ``ValueError`` for values that there are not, for arguments that mean nothing with them, and for an unknown zone.
 
-    ``given``: ``schema``, ``registry`` and ``message``. Nobody is asked, and a schema is not looked at.
+    ``given``: ``schema``, ``registry`` and ``message``. Nobody is asked, and a schema is not looked at. ``UTC`` changes nothing,
+    and may be given with all values.
     """
     if values not in VALUES:
         raise ValueError(f"values={values!r}: expected one of {', '.join(VALUES)}{did_you_mean(str(values), VALUES)}")
-    for name, each in sorted({**given, "timezone": timezone}.items()):
+    for name, each in sorted({**given, "timezone": None if timezone == UTC else timezone}.items()):
         if each is not None and name not in _USED[values]:
             raise ValueError(f"{name} has no meaning with values={values!r}")
     _zone(timezone)
@@ -144,7 +147,7 @@ def check(values: str, *, timezone: str | None, **given: Any) -> None:
 
 def _zone(name: str | None) -> tzinfo:
     try:
-        return zone("UTC" if name is None else name)
+        return zone(UTC if name is None else name)
     except ValueError:
         raise ValueError(f"timezone={name!r}: expected a name such as Europe/Berlin, or +02:00") from None
 

@@ -260,8 +260,23 @@ def test_a_file_with_options_is_read_and_its_group_is_left_alone(brokers: str, t
     assert "billing" not in run("groups", "list", "-F", str(file)).stdout
 
 
-@pytest.mark.parametrize(("given", "rest"), [((), list(range(80, 100))), (("-X", "auto.offset.reset=latest"), [])])
-def test_records_that_are_there_are_read_whatever_a_file_says(given: tuple[str, ...], rest: list[int], tmp_path: Path) -> None:
+ALL_LEFT = list(range(80, 100))
+
+
+@pytest.mark.parametrize(
+    ("reset", "given", "code", "rest"),
+    [
+        ("latest", (), 0, ALL_LEFT),
+        ("by_duration:PT0S", (), 0, ALL_LEFT),
+        ("earliest", (), 0, ALL_LEFT),
+        ("none", (), 1, []),
+        ("none", ("-X", "auto.offset.reset=earliest"), 0, ALL_LEFT),
+        ("earliest", ("-X", "auto.offset.reset=latest"), 0, []),
+    ],
+)
+def test_records_that_are_there_are_read_whatever_a_file_says_unless_it_makes_a_loss_an_error(
+    reset: str, given: tuple[str, ...], code: int, rest: list[int], tmp_path: Path
+) -> None:
     """The start of the log overtakes the reading: what is left of the log begins there."""
     fetches = 0
 
@@ -279,16 +294,17 @@ def test_records_that_are_there_are_read_whatever_a_file_says(given: tuple[str, 
         cluster.control(Api.FETCH, delete_later, keep=True)
 
     file = tmp_path / "client.properties"
-    file.write_text("auto.offset.reset=latest\nmax.partition.fetch.bytes=1\n")
+    file.write_text(f"auto.offset.reset={reset}\nmax.partition.fetch.bytes=1\n")
     with ThreadedCluster(Cluster()) as cluster:
         cluster.call(write).result()
         result = run("consume", TOPIC, "-b", cluster.bootstrap, "-F", str(file), "-e", "-q", "-f", r"%o\n", *given)
 
     offsets = [int(line) for line in result.stdout.splitlines()]
     before = [offset for offset in offsets if offset < 80]
-    assert (result.exit_code, before) == (0, list(range(len(before))))
+    assert (result.exit_code, before) == (code, list(range(len(before))))
     assert len(before) < 80
     assert offsets[len(before) :] == rest
+    assert bool(result.stderr) is bool(code), result.stderr
 
 
 # --- topics --------------------------------------------------------------------------------------------------------------------

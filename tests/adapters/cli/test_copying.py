@@ -76,7 +76,10 @@ def partitions(*topics: str, wanted: tuple[int, ...] = ()) -> list[TopicPartitio
 
     async def main() -> list[TopicPartition]:
         async with consumer_on(cluster) as consumer:
-            return await find_partitions(consumer, topics, wanted)
+            found = await find_partitions(consumer, topics, wanted)
+            described = (await consumer.describe_topics()).topics
+            assert all(topic_id == described[partition.topic].topic_id is not None for partition, topic_id in found.items())
+            return list(found)
 
     return run_virtual(main)
 

@@ -171,7 +171,8 @@ def test_texts_and_columns_and_compression(brokers: str, tmp_path: Path) -> None
         (["-o", "o.csv", "--schema", "id INT"], "--schema needs --values"),
         (["-o", "o.csv", "--on-bad", "skip"], "--on-bad needs --values"),
         (["-o", "o.csv", "--values", "json", "--schema", "id IT"], "'IT' is not a supported type"),
-        (["-o", "o.csv", "--values", "text", "--timezone", "UTC"], "--timezone has no meaning with --values 'text'"),
+        (["-o", "o.csv", "--values", "text", "--timezone", "+02:00"], "--timezone has no meaning with --values 'text'"),
+        (["-o", "o.csv", "--timezone", "+02:00"], "--timezone needs --values"),
         (["-o", "o.csv", "--values", "json", "--timezone", "Nowhere/Land"], "--timezone 'Nowhere/Land': expected a name such as"),
         (["-o", "o.csv", "--part-size", "5"], "--part-size is for folders: end the name with /"),
         (["-o", "o.csv", "--registry-option", "a=b"], "--registry-option needs -r"),
@@ -296,6 +297,14 @@ def test_other_options_are_refused(brokers: str, tmp_path: Path) -> None:
 
     assert result.exit_code == 1
     assert "was begun with since 'beginning', not since '-1d'; go on with the same options, or give another folder" in result.stderr
+
+
+@pytest.mark.parametrize("values", [(), ("--values", "text"), SCHEMA], ids=lambda values: values[1] if values else "bytes")
+def test_the_zone_that_times_are_in_anyway_is_no_other_option(brokers: str, tmp_path: Path, values: tuple[str, ...]) -> None:
+    begun = export(brokers, "-o", f"{tmp_path}/parts/", *values)
+    same = export(brokers, "-o", f"{tmp_path}/parts/", *values, "--timezone", "UTC")
+
+    assert (begun.exit_code, same.exit_code) == (0, 0), same.output
 
 
 def test_another_run_does_not_go_on_with_another_topic_of_the_name_or_with_what_is_gone(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from kafka_async.adapters.cli.done_maps import Committed
 from kafka_async.adapters.cli.groups import KnownLag, description, description_json, ends_of, names_of, progress
 from kafka_async.application.processing.encoding import encode
 from kafka_async.config import ConsumerConfig
-from kafka_async.errors import TopicAuthorizationFailedError
+from kafka_async.errors import TopicAuthorizationFailedError, UnknownTopicOrPartitionError
 from kafka_async.model import Node
 from kafka_async.sync import KafkaConsumer, ShareConsumer
 from kafka_async.testing import HANG, Api, Cluster, ThreadedCluster
@@ -570,7 +570,37 @@ def test_offsets_that_are_deleted_are_told_where_those_of_a_topic_that_is_read_s
     )
 
 
-@pytest.mark.parametrize("move", [("reset", "g", "-t", "jobs", "--to-latest"), ("skip", "g", "jobs:0:1")], ids=lambda move: move[0])
+@pytest.fixture
+def begun() -> Iterator[ThreadedCluster]:
+    """A cluster with the topics ``jobs`` and ``more``, of each of which the group ``g`` has read one record of three."""
+
+    def write(brokers: Cluster) -> None:
+        for topic in ("jobs", "more"):
+            brokers.topic(topic)
+            brokers.produce_many(topic, [b"1"] * 3, partition=0)
+
+    with ThreadedCluster(Cluster()) as cluster:
+        cluster.call(write).result()
+        for topic in ("jobs", "more"):
+            with KafkaConsumer(topic, bootstrap_servers=cluster.bootstrap, group_id="g", auto_offset_reset="earliest") as consumer:
+                consumer.getone()
+        yield cluster
+
+
+def moved(cluster: ThreadedCluster, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["offsets", *arguments, "--execute", "-b", cluster.bootstrap])
+
+
+def committed_of(cluster: ThreadedCluster) -> dict[str, int]:
+    return {tp.topic: offset.offset for tp, offset in cluster.call(lambda brokers: brokers.committed("g")).result().items()}
+
+
+MOVES = pytest.mark.parametrize(
+    "move", [("reset", "g", "-t", "jobs", "--to-latest"), ("skip", "g", "jobs:0:1")], ids=lambda move: str(move[0])
+)
+
+
+@MOVES
 def test_a_topic_that_is_made_anew_before_the_commit_is_not_moved(move: tuple[str, ...]) -> None:
     def write(brokers: Cluster) -> None:
         brokers.topic("jobs")
@@ -587,3 +617,55 @@ def test_a_topic_that_is_made_anew_before_the_commit_is_not_moved(move: tuple[st
 
     assert (result.exit_code, committed) == (1, {})
     assert "jobs:0: deleted and created again meanwhile; the group has no new offset there" in result.stderr
+
+
+def test_what_was_committed_is_shown_where_another_topic_was_made_anew_before(begun: ThreadedCluster) -> None:
+    begun.call(lambda brokers: brokers.control(Api.OFFSET_COMMIT, lambda *_: brokers.recreate("jobs"))).result()
+    result = moved(begun, "reset", "g", "-t", "jobs", "-t", "more", "--to-latest", "-J")
+
+    assert (result.exit_code, committed_of(begun)) == (1, {"more": 3})
+    (row,) = map(json.loads, result.stdout.splitlines())
+    assert (row["topic"], row["new"], row["committed"]) == ("more", 3, True)
+    assert result.stderr.splitlines()[0] == "Committed the offsets of 1 partition for group 'g'; 1 of them changed."
+    assert "jobs:0: deleted and created again meanwhile; the group has no new offset there" in result.stderr.splitlines()[1]
+
+
+@MOVES
+def test_a_commit_counts_although_nobody_answers_whether_its_topic_is_still_the_same(
+    begun: ThreadedCluster, move: tuple[str, ...]
+) -> None:
+    def answer_nothing_more(brokers: Cluster) -> None:
+        def end(_broker: int, _request: Any) -> None:
+            brokers.control(Api.METADATA, lambda *_: HANG, keep=True)
+
+        brokers.control(Api.OFFSET_COMMIT, end)
+
+    begun.call(answer_nothing_more).result()
+    result = moved(begun, *move, "-X", "default.api.timeout.ms=1000", "-X", "request.timeout.ms=500")
+
+    new = {"reset": 3, "skip": 2}[move[0]]
+    assert (result.exit_code, committed_of(begun)["jobs"]) == (0, new), result.stderr
+    assert result.stdout.splitlines()[-1].split() == ["jobs", "0", "1", str(new), "-"]
+    assert "The offsets are committed, but it is not known whether a topic was created again meanwhile: " in result.stderr
+
+
+@MOVES
+def test_a_broker_that_does_not_know_a_topic_yet_does_not_matter_once_another_has_described_it(
+    begun: ThreadedCluster, move: tuple[str, ...]
+) -> None:
+    """The first answer to a question about the topic has what is needed; ``jobs`` is known to no broker that is asked again."""
+    unknown: list[str] = []
+
+    def forget(brokers: Cluster) -> None:
+        def decide(_broker: int, request: Any) -> Any:
+            if request.topics is None or [each.name for each in request.topics] != ["jobs"]:
+                return None
+            unknown.append("jobs")
+            return None if len(unknown) == 1 else UnknownTopicOrPartitionError
+
+        brokers.control(Api.METADATA, decide, keep=True)
+
+    begun.call(forget).result()
+    result = CliRunner().invoke(app, ["offsets", *move, "-b", begun.bootstrap])
+
+    assert (result.exit_code, result.stderr[:8]) == (0, "Dry run:"), (result.stderr, result.exception)

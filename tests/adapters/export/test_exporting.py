@@ -256,6 +256,24 @@ async def test_other_options_are_refused(tmp_path: Path, changed: Mapping[str, A
         await folder(tmp_path, **changed).write(log())
 
 
+@pytest.mark.parametrize("values", ["avro", "protobuf", "text"])
+async def test_a_folder_that_was_begun_with_a_zone_that_meant_nothing_goes_on_without_it(tmp_path: Path, values: str) -> None:
+    """Now a zone is refused with such values, so nobody can give it again."""
+    options = {"topic": "orders", "values": values}
+    await folder(tmp_path, options={**options, "timezone": "Europe/Berlin"}).write(log())
+
+    assert (await folder(tmp_path, options=options).write(log())).left_out == 4
+
+
+async def test_the_zone_of_json_is_an_option_and_utc_is_as_none(tmp_path: Path) -> None:
+    options = {"topic": "orders", "values": "json"}
+    await folder(tmp_path, options={**options, "timezone": "UTC"}).write(log())
+
+    assert (await folder(tmp_path, options=options).write(log())).parts == 0
+    with pytest.raises(ValueError, match="was begun with no timezone, not timezone 'Europe/Berlin'"):
+        await folder(tmp_path, options={**options, "timezone": "Europe/Berlin"}).write(log())
+
+
 async def test_columns_that_are_others_now_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConnectionError):
         await folder(tmp_path).write(log(fails_at=2))

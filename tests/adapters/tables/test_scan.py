@@ -517,6 +517,14 @@ def test_offsets_of_partitions_that_are_not_read_are_refused(option: str) -> Non
         scan("a", "b", **topics)
 
 
+@pytest.mark.parametrize("chosen", [0, 1])
+def test_each_of_some_scans_may_be_given_the_offsets_of_all_partitions(chosen: int) -> None:
+    with filled(partitions=2) as found:
+        table = found.scan("a", since={0: 2, 1: 1}, until={0: 4, 1: 4}, partitions=[chosen])
+
+        assert table.ranges == {TopicPartition("a", chosen): ((2, 1)[chosen], 4)}
+
+
 def test_offsets_that_begin_behind_their_end_are_refused() -> None:
     with filled() as found, pytest.raises(KafkaConfigurationError, match="since: 5 of a-0 is behind until, 2"):
         found.scan("a", since={0: 5}, until={0: 2}).count()

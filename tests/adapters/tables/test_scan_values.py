@@ -218,14 +218,21 @@ def test_a_few_values_without_an_id_are_as_few_whenever_they_are_read_again(topi
         ({"values": "json", "schema": DDL, "timezone": "Nowhere/Land"}, "timezone"),
         ({"values": "json", "schema": "infer", "timezone": "Nowhere/Land"}, "timezone='Nowhere/Land': expected a name such as"),
         ({"values": "json", "registry": "http://h", "timezone": "Nowhere/Land"}, "timezone='Nowhere/Land': expected a name such"),
-        ({"values": "avro", "registry": "http://h", "timezone": "UTC"}, "timezone has no meaning with values='avro'"),
+        ({"values": "avro", "registry": "http://h", "timezone": "+02:00"}, "timezone has no meaning with values='avro'"),
         ({"values": "avro", "registry": "http://h", "message": "x"}, "message has no meaning with values='avro'"),
-        ({"timezone": "UTC"}, "timezone has no meaning without values"),
+        ({"timezone": "+02:00"}, "timezone has no meaning without values"),
     ],
 )
 def test_what_makes_no_sense_is_refused_at_once(given: dict[str, Any], match: str) -> None:
     with pytest.raises(KafkaConfigurationError, match=match):
         scan("a", **given)
+
+
+def test_the_zone_that_times_are_in_anyway_may_be_given_with_everything(orders: Scanned) -> None:
+    plain = orders.scan("a", timezone="UTC")
+
+    assert plain.schema == orders.scan("a").schema
+    assert orders.scan("a", values="text", timezone="UTC").count() == plain.count()
 
 
 def test_columns_that_are_not_there_are_named_once_the_fields_are_known(orders: Scanned) -> None:
