@@ -384,8 +384,9 @@ class Handling:
                     check_return(await called_in(slot.inside, _awaited, outcome.awaitable))
                 except BaseException as error:
                     stint.give_up()
-                    outcome = outcome._replace(error=error)
-                outcome = outcome._replace(ended=self.run.clock())
+                    # In no variable: the error would hold this frame, and the frame the error, until the collector finds them.
+                    return outcome._replace(error=error, ended=self.run.clock())
+                return outcome._replace(ended=self.run.clock())
         return outcome
 
     def _next(self, handler_threads: HandlerThreads) -> Unit | None:
