@@ -167,7 +167,7 @@ class Progress:
 
         With nothing to commit, a commit that is under way is not waited for.
         """
-        while not self.source.stopping and self.to_commit() and await self.commit(self.to_commit):  # noqa: ASYNC110 - as brokers
+        while not self.source.stopping and self.to_commit() and await self.commit(self.to_commit):  # noqa: ASYNC110 - no event
             await anyio.sleep(self.source.retry_backoff)
 
     def _report(self, error: Exception, text: str = _LATER) -> None:
