@@ -151,6 +151,10 @@ class HandlerThreads:
                 if stint.unit is not unit:  # else the event loop has it already
                     self._hand_in(unit)
                 return None
+            if not self.foreman.is_open(unit):  # not before: what is lost from here on is seen to be under way, and ended
+                if stint.end(keep=False):  # else the event loop has it already
+                    self._hand_in(unit)
+                return None
             outcome = self._call(unit, context)
             fine = outcome.error is None and outcome.awaitable is None
             if not stint.end(keep=not fine):

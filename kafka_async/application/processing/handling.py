@@ -58,11 +58,27 @@ _WORKER: Final[ContextVar["Slot | None"]] = ContextVar("kafka_async worker", def
 
 
 @define(eq=False)
+class Rest:
+    """What is left of a pack whose records are given up one after the other."""
+
+    pack: Pack
+    errors: Mapping[Item, BaseException]
+    given_up: Collection[Item]
+    """Those that are not tried again."""
+
+    def leaves(self, item: Item) -> bool:
+        """Whether the record would only be tried again, which others do as soon as they have its partition."""
+        return not item.part.live and item not in self.given_up
+
+
+@define(eq=False)
 class Slot:
     """One worker."""
 
     unit: Unit | None = None
     """The unit that it handles."""
+    rest: Rest | None = None
+    """What waits until that unit, which was part of the same pack, is dealt with."""
     context: ProcessingContext | None = None
     running: Running | None = None
     """Its task."""
@@ -81,6 +97,12 @@ class Slot:
     def under_way(self) -> Unit | None:
         """The unit that is being handled."""
         return self.unit if self.stint is None else self.stint.unit
+
+    @property
+    def items(self) -> list[Item]:
+        """The records that it holds: of the unit under way, and of what waits for that. From any thread."""
+        unit, rest = self.under_way, self.rest
+        return [*(() if unit is None else unit.items), *(() if rest is None else rest.pack.items)]
 
     def cancel(self, unit: Unit | None = None) -> None:
         """End what it does, or only this unit if it is still under way and not cancelled yet; the record is not done."""
@@ -161,13 +183,22 @@ class Handling:
         """Cancel the handlers of the records that this concerns, but for one that waits for its own ``stop``."""
         for slot in self._slots:
             unit = slot.under_way
-            if unit is not None and not slot.stops and any(map(concerns, unit.items)):
+            if unit is None or slot.stops:
+                continue
+            if any(map(concerns, unit.items)):
                 slot.cancel(unit)
+            else:  # a call for another record is none of theirs
+                self._part_with(slot, concerns)
+
+    def leave(self) -> None:
+        """Partitions are leaving: whoever has them next need not wait for what would only be tried again."""
+        for slot in self._slots:
+            if slot.rest is not None:
+                self._part_with(slot, slot.rest.leaves)
 
     def under_way(self) -> set[Any]:
         """Return the records that are being handled."""
-        units = [slot.under_way for slot in self._slots]
-        return {item.record for unit in units if unit is not None for item in unit.items}
+        return {item.record for slot in self._slots for item in slot.items}
 
     def stops(self) -> None:
         """This task stops the processing. If it is one of the workers, nobody waits for its handler, which waits for them.
@@ -181,8 +212,8 @@ class Handling:
 
     def stopping(self, concerns: Callable[[Item], bool] = lambda item: True, *, perhaps: bool = False) -> int:
         """Return how many of the records that this concerns are held by handlers that wait for ``stop``, or ``perhaps`` do."""
-        units = [slot.under_way for slot in self._slots if slot.stops or (perhaps and slot.asks)]
-        return sum(concerns(item) for unit in units if unit is not None for item in unit.items)
+        slots = [slot for slot in self._slots if slot.stops or (perhaps and slot.asks)]
+        return sum(concerns(item) for slot in slots for item in slot.items)
 
     def give_way(self) -> None:
         """Handlers that may be waiting for ``stop`` are waited for no longer."""
@@ -193,6 +224,7 @@ class Handling:
         """Cancel handlers all of whose records belong to another member by now."""
         for slot in self._slots:
             unit = slot.under_way
+            self._part_with(slot, lambda item: item.part.gone)
             if unit is not None and all(item.part.gone for item in unit.items):
                 slot.cancel(unit)
 
@@ -226,8 +258,7 @@ class Handling:
 
         A thread goes on with another record before the event loop learns how the last one ended, so the loop counts more.
         """
-        units = [slot.under_way for slot in tuple(self._slots)]
-        return sum(concerns(item) for unit in units if unit is not None for item in unit.items)
+        return sum(concerns(item) for slot in tuple(self._slots) for item in slot.items)
 
     def _progressed(self) -> None:
         """A unit was handled, or given up."""
@@ -272,7 +303,7 @@ class Handling:
             else:
                 await self._serve_on_threads(slot, handler_threads, running.disturbances)
         finally:
-            slot.unit = slot.context = slot.stint = None
+            slot.unit = slot.rest = slot.context = slot.stint = None
             slot.stops = False
             self._progressed()
 
@@ -353,8 +384,9 @@ class Handling:
                     check_return(await called_in(slot.inside, _awaited, outcome.awaitable))
                 except BaseException as error:
                     stint.give_up()
-                    outcome = outcome._replace(error=error)
-                outcome = outcome._replace(ended=self.run.clock())
+                    # In no variable: the error would hold this frame, and the frame the error, until the collector finds them.
+                    return outcome._replace(error=error, ended=self.run.clock())
+                return outcome._replace(ended=self.run.clock())
         return outcome
 
     def _next(self, handler_threads: HandlerThreads) -> Unit | None:
@@ -701,25 +733,45 @@ class Handling:
             self._try_each_again(slot, unit, errors, kept, seconds)
 
     async def _conclude_each(self, slot: Slot, unit: Pack, given_up: Sequence[Item], errors: Mapping[Item, BaseException]) -> bool:
-        """Give up records of a pack, one after the other; ``False``: after a cancellation, what is left of the pack comes again.
+        """Give up records of a pack, one after the other. Return whether any are left, to be tried again.
 
         A record keeps its place in the lane until it is its turn. Those that came again without it would be handled at the same
         time as those behind them.
         """
-        for item in given_up:
-            if self._is_cancelled(slot):
-                for each in unit.items:
-                    self._report(slot, [each], unit.attempt, errors[each], COMES_AGAIN, final=False)
-                self._begin_again(unit)
-                return False
-            slot.unit = part = unit if len(unit.items) == 1 else self.queue.split(unit, [item])
-            try:
+        slot.rest = Rest(unit, errors, given_up)
+        try:
+            for item in given_up:
+                if self._is_cancelled(slot) or slot.rest is None:
+                    break
+                if item not in unit.items:
+                    continue  # it left meanwhile
+                slot.rest = slot.rest if len(unit.items) > 1 else None
+                slot.unit = part = unit if slot.rest is None else self.queue.split(unit, [item])
                 await self._conclude(slot, part, errors[item])
-            except BaseException:
-                if part is not unit:
-                    self.queue.interrupted(unit, self.run.clock())
-                raise
-        return True
+            cancelled = self._is_cancelled(slot)
+            self._part_with(slot, lambda item: cancelled or not item.part.live)
+            return slot.rest is not None
+        except BaseException:
+            if slot.rest is not None:
+                self.queue.interrupted(unit, self.run.clock())
+            raise
+        finally:
+            slot.rest = None
+
+    def _part_with(self, slot: Slot, leaves: Callable[[Item], bool]) -> None:
+        """Let records go that wait until another one of their pack is dealt with: they are handled again, here or elsewhere."""
+        rest = slot.rest
+        if rest is None or not (items := [item for item in rest.pack.items if leaves(item)]):
+            return
+        pack = rest.pack
+        if len(items) < len(pack.items):
+            pack = self.queue.split(pack, items)
+        else:
+            slot.rest = None
+        for item in items:
+            self._report(slot, [item], pack.attempt, rest.errors[item], COMES_AGAIN, final=False)
+        self._begin_again(pack)
+        self.run.change()
 
     def _try_each_again(
         self, slot: Slot, unit: Pack, errors: Mapping[Item, BaseException], kept: Collection[Item], seconds: float

@@ -163,8 +163,11 @@ class Progress:
         return smaller
 
     async def commit_at_the_end(self) -> None:
-        """Commit, again if need be: a broker may be away for a moment, and what is not committed will be handled again."""
-        while not self.source.stopping and await self.commit(self.to_commit):  # noqa: ASYNC110 - brokers are no events
+        """Commit, again if need be: a broker may be away for a moment, and what is not committed will be handled again.
+
+        With nothing to commit, a commit that is under way is not waited for.
+        """
+        while not self.source.stopping and self.to_commit() and await self.commit(self.to_commit):  # noqa: ASYNC110 - no event
             await anyio.sleep(self.source.retry_backoff)
 
     def _report(self, error: Exception, text: str = _LATER) -> None:

@@ -294,6 +294,7 @@ class CommitSettlement:
         """Begin nothing more of these partitions."""
         self.handling.take_back()
         self.progress.work.leave(partitions)
+        self.handling.leave()
         self.feed.look(self.run.clock())
         self.feed.bench.wake()
 

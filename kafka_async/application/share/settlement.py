@@ -167,6 +167,7 @@ class LockSettlement:
 
     def _unwanted(self) -> None:
         """Release waiting records of topics that are no longer subscribed; running handlers go on."""
+        self.handling.take_in()  # first: a record whose thread has ended is done
         running, wants, source = self.handling.under_way(), self.parts.custody.wants, self.source
         waiting = [record for record in self.work.left if record not in running]
         unwanted = [record for record in [*waiting, *(refused for refused, _ in source.poisoned)] if not wants(record.topic)]
@@ -204,6 +205,7 @@ class LockSettlement:
         work, exchange, barrier = self.work, self.parts.exchange, self.handling.barrier
         if barrier is not None and barrier.is_down:
             return  # others are no better off; locks are renewed as long as may be
+        self.handling.take_in()  # first: a record whose thread has ended is done
         since = work.stuck_since(now, self.handling.laid_out)
         if since is None or work.stuck or now < since + exchange.lock_seconds:
             return

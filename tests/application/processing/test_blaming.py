@@ -204,6 +204,73 @@ async def test_what_is_left_of_a_batch_keeps_its_order_if_its_dead_letters_are_c
 
 
 @virtual
+@pytest.mark.parametrize("other", [RetryLater(1), ValueError()], ids=["tried again", "given up"])
+async def test_a_dead_letter_function_that_stops_the_consumer_does_not_wait_for_the_rest_of_its_batch(other: Exception) -> None:
+    some = world()
+    some.produce(2, keys=1)
+    took: list[float] = []
+    letters: list[int] = []
+
+    async with some.consumer() as consumer:
+
+        async def write(record: Record, error: BaseException, attempts: int) -> None:
+            letters.append(record.offset)
+            assert run.statistics().running == 2, "both records are held"
+            began = anyio.current_time()
+            await consumer.stop()
+            took.append(anyio.current_time() - began)
+
+        def fail(records: list[Record]) -> list[Failed]:
+            return [Failed(0, Reject("no")), Failed(1, other)]
+
+        async with consumer.processing(fail, batch=2, linger_ms=100, order="key", on_failure=write) as run:
+            await until(lambda: bool(took))
+    assert took[0] < 2
+    assert letters[0] == 0
+
+
+@virtual
+@pytest.mark.parametrize(("other", "seconds"), [(RetryLater(1), 1), (ValueError(), 4)], ids=["tried again", "given up"])
+async def test_records_that_wait_for_the_dead_letter_of_another_one_leave_without_it(other: Exception, seconds: float) -> None:
+    some = world(2)
+    some.produce(1)
+    handled: list[int] = []
+    letters: list[tuple[int, str]] = []
+
+    async def handle(records: list[Record]) -> Any:
+        handled.append(len(records))
+        if len(handled) > 1:
+            return None
+        order = sorted(range(2), key=lambda index: records[index].partition == leaving)
+        return [Failed(order[0], Reject("no")), Failed(order[1], other)]
+
+    async def write(record: Record, error: BaseException, attempts: int) -> None:
+        letters.append((record.partition, "began"))
+        try:
+            await anyio.sleep(60)
+        except BaseException:
+            letters.append((record.partition, "cancelled"))
+            raise
+        letters.append((record.partition, "ended"))
+
+    leaving = 1
+    how: Any = {"order": lambda record: "all", "batch": 2, "linger_ms": 2_000, "concurrency": 3}
+    async with processed(some, handle, on_failure=write, drain_timeout_ms=3_000, **how) as run:
+        await anyio.sleep(1)
+        some.produce(1, partition=leaving)
+        await until(lambda: bool(letters))
+        assert run.statistics().running == 2
+        elsewhere: list[tuple[int, int]] = []
+        async with processed(some, lambda records: elsewhere.extend((r.partition, r.offset) for r in records), batch=2):
+            began = anyio.current_time()
+            await until(lambda: bool(elsewhere))
+            assert anyio.current_time() - began < seconds
+            await until(lambda: len(letters) == 2)
+    assert elsewhere == [(leaving, 0)]
+    assert letters == [(1 - leaving, "began"), (1 - leaving, "ended")]
+
+
+@virtual
 @pytest.mark.parametrize(("order", "at"), [("none", 1), ("key", 51)])
 async def test_records_of_a_batch_wait_for_the_dead_letters_of_others_only_if_they_stand_in_a_lane(order: Any, at: float) -> None:
     some = world()

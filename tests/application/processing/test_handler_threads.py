@@ -89,6 +89,25 @@ def test_what_is_lost_is_not_begun_and_handed_in() -> None:
     assert items[1] in some.results()
 
 
+def test_what_is_lost_just_before_a_thread_shows_that_it_works_on_it_is_not_begun() -> None:
+    class Losing(Work):
+        def context_on_thread(self, unit: Unit) -> ProcessingContext:
+            record = unit.items[0].record
+            self.closed |= {record.offset} & {1}
+            return ProcessingContext(record, 1, lambda partition, context: None)
+
+    work, items = Losing(), [item(offset) for offset in range(3)]
+    some = HandlerThreads(work, lambda: 1.0, deque(), enough=1, with_context=True)
+    some.laid_out.extend(items[1:])
+    some.turn_ends = 100.0
+    stint = Stint(items[0])
+    assert some.work(stint) is None
+    assert work.handled == [0]
+    assert items[1] in some.results()
+    assert stint.unit is None, "its worker goes on"
+    assert list(some.laid_out) == [items[2]]
+
+
 def test_a_thread_asks_the_event_loop_first_once_its_turn_is_over() -> None:
     work, items = Work(), [item(0), item(1)]
     some = handler_threads(work, items[1], turn_ends=1.0)

@@ -1,9 +1,11 @@
 """What only asyncio has: handlers on threads beside a real loop, tasks that are cancelled by themselves, and by others, twice."""
 
 import asyncio
+import gc
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Collection
 from typing import Any
 
@@ -338,3 +340,31 @@ async def test_call_backs_that_do_not_wait_end_once_on_an_event_loop_that_begins
             consumer.subscribe(["t"], listener=Listener())
             assert await consumer.getmany(timeout_ms=2_000, max_records=1)
     assert wrong == []
+
+
+async def test_what_the_coroutine_of_a_plain_handler_raises_is_not_kept() -> None:
+    some = world()
+    some.produce(5)
+    kept: list[weakref.ref[Exception]] = []
+
+    class Failure(Exception):  # those that are built in have no weak references
+        pass
+
+    async def fail() -> None:
+        error = Failure()
+        kept.append(weakref.ref(error))
+        try:
+            raise error
+        finally:
+            del error  # else it is this frame that keeps it
+
+    gc.collect()
+    gc.disable()
+    try:
+        async with some.consumer() as consumer, consumer.processing(lambda record: fail(), concurrency=1, on_failure="skip") as run:
+            await until(lambda: run.statistics().skipped == 5)
+            await run.drain()
+            left = [error() for error in kept]
+    finally:
+        gc.enable()
+    assert left[:-1] == [None] * 4, "its worker may have the last one"

@@ -16,7 +16,7 @@ from kafka_async.application.processing.context import ProcessingContext
 from kafka_async.errors import (
     OffsetMetadataTooLargeError,
 )
-from kafka_async.testing.simulation import FakeBroker
+from kafka_async.testing.simulation import HANG, FakeBroker
 from kafka_async.wire import Api
 from kafka_async.wire.messages import OffsetCommitRequest
 from tests.application.support import consumer_on, virtual
@@ -54,6 +54,29 @@ async def test_what_a_drain_has_committed_stands_though_an_interval_was_about_to
         assert some.committed() == 2
         await anyio.sleep(1)
         assert some.committed() == 2
+
+
+@virtual
+async def test_an_end_with_nothing_to_commit_does_not_wait_for_a_commit_that_hangs() -> None:
+    some = world(2)
+    some.produce(10)
+    hangs: list[Any] = []
+
+    def hang(broker: FakeBroker, request: OffsetCommitRequest) -> Any:
+        hangs.append(request)
+        return HANG
+
+    consumer = consumer_on(some.cluster, group_id=GROUP, enable_auto_commit=False, auto_commit_interval_ms=1_000)
+    consumer.assign(some.partitions[:1])
+    async with consumer:
+        async with consumer.processing(some.handle):
+            await until(lambda: some.committed() == 10)
+            some.cluster.control(Api.OFFSET_COMMIT, hang)
+            some.produce(10)
+            await until(lambda: bool(hangs))
+            consumer.assign(some.partitions[1:])
+            began = anyio.current_time()
+        assert anyio.current_time() - began < 2
 
 
 @virtual

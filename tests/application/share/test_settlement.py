@@ -290,3 +290,35 @@ def test_records_behind_plain_handlers_that_hang_are_others_after_the_time_of_a_
         anyio.run(main, backend="asyncio", backend_options={"loop_factory": lambda: VirtualLoop(hung_after=0.5)})
     finally:
         go_on.set()
+
+
+def test_a_record_whose_thread_has_just_ended_is_done_though_its_topic_is_given_up_at_that_moment() -> None:
+    begun, go_on, moment = Event(), Event(), Event()
+
+    async def main() -> None:
+        cluster = _filled(1)
+        cluster.topic("others", partitions=1)
+        cluster.group("workers", share_record_lock_duration_ms=5_000)
+
+        def handle(record: Any) -> None:
+            begun.set()
+            go_on.wait(30)
+
+        async with _member(cluster) as consumer, consumer.processing(handle, concurrency=1) as processing:
+            with anyio.fail_after(60):
+                while not begun.is_set():  # noqa: ASYNC110 - nothing tells of it, and time is virtual
+                    await anyio.sleep(0.1)
+            go_on.set()
+            while processing.statistics().running:
+                moment.wait(0.01)  # the event loop is blocked, so it has not seen the result
+            moment.wait(0.01)
+            consumer.subscribe(["others"])
+            await anyio.sleep(1)
+            assert processing.statistics().handled == 1
+            async with _member(cluster) as other:
+                assert await other.getmany(timeout_ms=20_000) == {}, "it was accepted"
+
+    try:
+        anyio.run(main, backend="asyncio", backend_options={"loop_factory": VirtualLoop})
+    finally:
+        go_on.set()
