@@ -52,11 +52,10 @@ def test_a_leader_is_asked_for_again_after_a_request_under_way_that_was_about_so
     world = World()
     world.fetching({A: 0}, leaders=(9,))  # a broker that nobody has given the address of
     world.send(AssignFromUser(stamps={}))
-    now = until(world, lambda: bool(world.waiting(MetadataRequest)), 5.0)
-    assert now < 6.0
+    assert until(world, lambda: bool(world.waiting(MetadataRequest)), 5.0) < 6.0
     world.assign(A)  # which finds a request under way, and a topic that is known
     world.seek(A, 1)
-    world.poll(now + 0.5)
+    world.poll(6.0)
     assert [names(request) for request in world.waiting(MetadataRequest)] == [set()]
     world.answer(MetadataRequest, cluster(), 6.1)
     assert until(world, lambda: any(names(each) == {"t"} for each in world.waiting(MetadataRequest)), 6.1) < 7.5
