@@ -162,6 +162,20 @@ async def test_a_frozen_leader_that_nothing_else_tells_of_is_given_up_within_sec
 
 
 @virtual
+async def test_a_leader_that_throttles_is_not_suspected() -> None:
+    cluster, (tp,) = filled(10)
+    async with consumer_on(cluster, "t") as consumer:
+        await read_values(consumer, 10)
+        cluster.network.throttle_ms = 5000
+        cluster.fill(tp, 10)
+        await read_values(consumer, 10)
+        start = anyio.current_time()
+        await anyio.sleep(60)
+        assert 5 < len(cluster.asked(Api.FETCH, since=start)) < 15
+        assert not cluster.asked(Api.METADATA, since=start)
+
+
+@virtual
 async def test_an_offset_that_a_frozen_leader_was_asked_for_comes_from_the_next_one() -> None:
     cluster, (tp,) = filled(10, size=2)
     cluster.move_leader(tp, 1)

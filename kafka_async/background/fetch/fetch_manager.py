@@ -352,7 +352,8 @@ class FetchManager:
     # --- answers ---------------------------------------------------------------------------------------------------------------
 
     def _answered(self, broker: _Broker, outcome: Answer | BaseException, now: float) -> None:
-        asked, broker.expected = broker.expected or 0, None
+        asked = broker.expected or 0
+        broker.answered(outcome, now)
         if not isinstance(outcome, ANSWERS):
             self._request_failed(broker, outcome, now)
         elif outcome.error_code:
