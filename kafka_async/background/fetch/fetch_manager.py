@@ -363,8 +363,8 @@ class FetchManager:
     # --- answers ---------------------------------------------------------------------------------------------------------------
 
     def _answered(self, broker: _Broker, outcome: Answer | BaseException, now: float) -> None:
-        asked = broker.expected or 0
-        broker.answered(outcome, now)
+        asked, broker.expected = broker.expected or 0, None
+        broker.throttled_until = now + getattr(outcome, "throttle_time_ms", 0) / 1000
         if not isinstance(outcome, ANSWERS):
             self._request_failed(broker, outcome, now)
         elif outcome.error_code:

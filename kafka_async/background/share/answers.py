@@ -69,8 +69,8 @@ class ShareAnswers:
         self._outage = PartitionOutage(self.trace, "reading", "cannot be fetched at the moment; trying again", patience)
 
     def answered(self, broker: ShareBroker, sent: SentRequest, outcome: object, now: float) -> None:
-        broker.in_flight = None
-        broker.answered(outcome, now)
+        broker.in_flight = broker.expected = None
+        broker.throttled_until = now + getattr(outcome, "throttle_time_ms", 0) / 1000
         if isinstance(outcome, ShareFetchResponse | ShareAcknowledgeResponse) and not outcome.error_code:
             if broker.backoff.failures:
                 self.trace(Recovered(now=now, outage=broker.outage, subject="fetch"))

@@ -962,3 +962,21 @@ def test_what_one_answer_brings_is_handed_over_in_one_step() -> None:
     world.buffer.on_parcel = lambda: there.append(len(world.buffer.parcels))
     world.answer(FetchRequest, fetched(*(data(each, records(0, 5)) for each in (A, B, C))), 0.1)
     assert there[0] == 3
+
+
+def test_a_broker_that_throttles_us_is_not_suspected_while_the_next_fetch_waits_for_that() -> None:
+    world = World()
+    world.fetching({A: 0})
+    world.answer(FetchRequest, fetched(data(A), throttle_time_ms=5000), 1.0)
+    world.poll(1.0)
+    assert world.waiting(FetchRequest)
+    assert world.wake_at == 6.5 + LATE
+    world.poll(6.5)
+    assert not world.waiting(MetadataRequest)
+    world.answer(FetchRequest, fetched(data(A), throttle_time_ms=5000), 7.0)
+    world.poll(7.0)
+    world.answer(FetchRequest, KafkaConnectionError("gone"), 7.5)
+    now = until(world, lambda: bool(world.waiting(FetchRequest)), 7.5)
+    world.learn(described("t", (1, 1, 1)), now=now)
+    world.poll(now)
+    assert world.wake_at == pytest.approx(now + 0.5 + LATE), "it reads what comes on a new connection"
