@@ -21,15 +21,15 @@ from ...errors import (
 )
 from ...events import Call, ClusterDescription, TopicDescription
 from ...model import Node, TopicPartition
-from ...network import unable_to_bootstrap
+from ...network import UnsentRequest, unable_to_bootstrap
 from ...trace import Fault, Listener, Notice, Recovered
 from ...values import define, field
 from ...wire.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
 from ..boundary import EventHandler
 from ..loop.environment import Network
-from ..loop.request_manager import NEVER, Poll, backoff_of
+from ..loop.request_manager import NEVER, Poll, RequestState, backoff_of
 from .cluster_view import ClusterChanges, ClusterView, Leader
-from .metadata_schedule import MetadataRequests, MetadataSchedule
+from .metadata_schedule import MetadataSchedule
 from .wanted_topics import WantedTopics
 
 _METADATA: Final = "metadata"
@@ -50,8 +50,7 @@ class _Lookup:
     topics: frozenset[str] | None
     create: bool
     fail_fast: bool
-    sent: int = 0
-    """Number of the first request that asked for the topics; 0: none has yet."""
+    sent: bool = False
 
 
 @define(eq=False)
@@ -86,7 +85,7 @@ class MetadataManager:
     """Notified of changes in this order."""
     cluster: ClusterView = field(init=False)
     schedule: MetadataSchedule = field(init=False)
-    _requests: MetadataRequests = field(init=False)
+    _request: RequestState = field(init=False)
     _lookups: list[_Lookup] = field(factory=list, init=False)
     _offered: frozenset[str] = field(default=frozenset(), init=False)
     """Followed topics that the cluster has been allowed to create once; one that is deleted later stays deleted."""
@@ -98,7 +97,7 @@ class MetadataManager:
     def __attrs_post_init__(self) -> None:
         self.cluster = ClusterView(self.config.request_timeout_ms / 1000)
         self.schedule = MetadataSchedule(self.config)
-        self._requests = MetadataRequests(backoff_of(self.config, self.random), self.config.request_timeout_ms / 1000)
+        self._request = RequestState(backoff_of(self.config, self.random))
 
     # --- the picture, as the group's managers know it ----------------------------------------------------------------------------
 
@@ -176,7 +175,7 @@ class MetadataManager:
 
     def need_leader(self, now: float) -> None:
         """Request metadata for a leader that is not known; the answer that is under way may name it."""
-        if not self._requests.in_flight:
+        if not self._request.in_flight:
             self.request_update(now)
 
     def request_new_topics(self, now: float) -> None:
@@ -209,22 +208,29 @@ class MetadataManager:
         if self._lookups:
             self._lookups = [lookup for lookup in self._lookups if not lookup.call.done]
         unsent = self._lookups and any(not lookup.sent for lookup in self._lookups)
-        due_at = self._requests.due_at(now if unsent else self.schedule.due_at(now))
-        if due_at > now:
-            return Poll(wake_at=min(due_at, self._rebootstraps_at()))
-        number = self._requests.next(now)
+        due_at = now if unsent else self.schedule.due_at(now)
+        if due_at > now or not self._request.may_send(now):
+            return Poll(wake_at=min(max(due_at, self._request.wake_at()), self._rebootstraps_at()))
+        self._request.sent()
         self.schedule.request_sent(now)
         creatable = self._creatable()
         names = self._names_with(creatable) if creatable else self._names()
         for lookup in self._lookups:
-            if not lookup.sent and (names is None or (lookup.topics is not None and lookup.topics <= names)):
-                lookup.sent = number
+            lookup.sent = lookup.sent or names is None or (lookup.topics is not None and lookup.topics <= names)
         request = MetadataRequest(
             topics=None if names is None else tuple(MetadataRequestTopic(name=name) for name in sorted(names)),
             allow_auto_topic_creation=bool(creatable),
         )
-        unsent_request = self._requests.request(request, lambda outcome, at: self._answered(number, names, creatable, outcome, at))
-        return Poll((unsent_request,), min(self._requests.late_at, self._rebootstraps_at()))
+        return Poll(
+            requests=(
+                UnsentRequest(
+                    message=request,
+                    on_done=lambda outcome, at: self._answered(names, creatable, outcome, at),
+                    expires_at=now + self.config.request_timeout_ms / 1000,
+                ),
+            ),
+            wake_at=self._rebootstraps_at(),
+        )
 
     def poll_on_close(self, now: float) -> Poll:
         """Metadata sends nothing when the consumer stops."""
@@ -305,29 +311,28 @@ class MetadataManager:
 
     # --- answers ---------------------------------------------------------------------------------------------------------------
 
-    def _answered(self, number: int, asked: frozenset[str] | None, offered: frozenset[str], outcome: object, now: float) -> None:
+    def _answered(self, asked: frozenset[str] | None, offered: frozenset[str], outcome: object, now: float) -> None:
         if isinstance(outcome, MetadataResponse) and outcome.error_code == 0 and not outcome.brokers:
             outcome = NodeNotReadyError("the broker has just started and knows of no broker")  # as in Java, not to be believed
         if not isinstance(outcome, MetadataResponse) or outcome.error_code:
-            if self._requests.failed(number, now):
-                self._refused(outcome if isinstance(outcome, KafkaError) else for_code(getattr(outcome, "error_code", -1)), now)
+            self._refused(outcome if isinstance(outcome, KafkaError) else for_code(getattr(outcome, "error_code", -1)), now)
             return
-        if not self._requests.succeeded(number):
-            return
+        self._request.succeeded()
         if self._last_error is not None:
             self.trace(Recovered(now=now, outage=_METADATA, subject="network"))
         self._last_error = None
         self._offered |= offered
         self.schedule.answered(now)
         self._take_over(asked, outcome, now)
-        self._answer_lookups(number, now)
+        self._answer_lookups(now)
         self.schedule.settled(now)
 
     def _refused(self, error: KafkaError, now: float) -> None:
+        self._request.failed(now)
         self._last_error = error
         self.request_update(now)
         for lookup in self._lookups:
-            lookup.sent = 0
+            lookup.sent = False
             if not error.retriable and not isinstance(error, RebootstrapRequiredError):
                 lookup.call.fail(error)
         if isinstance(error, RebootstrapRequiredError) and self._rebootstraps:
@@ -398,10 +403,10 @@ class MetadataManager:
     def _is_looked_up(self, name: str) -> bool:
         return any(lookup.topics is not None and name in lookup.topics for lookup in self._lookups)
 
-    def _answer_lookups(self, number: int, now: float) -> None:
+    def _answer_lookups(self, now: float) -> None:
         waiting = []
         for lookup in self._lookups:
-            if not 0 < lookup.sent <= number:
+            if not lookup.sent:
                 waiting.append(lookup)
                 continue
             known = self._problems.by_topic

@@ -25,6 +25,10 @@ class FetchBroker(Generic[S]):
     sent_at: float = 0.0
     suspected_at: float = NEVER
     """When the answer is so late that the cluster is asked whether other brokers lead the partitions by now."""
+    throttled_until: float = -NEVER
+    """The network writes nothing to it before that: its last answer said so (KIP-219). Fetches have their own connection, so no
+    other answer throttles them, and none that came before the connection was lost.
+    """
     _too_long_at: float = -NEVER
     """When an answer was longer than we accept."""
     _told_at: float = -NEVER
@@ -34,7 +38,7 @@ class FetchBroker(Generic[S]):
         """A request is on its way, which the broker may hold back for ``max_wait`` seconds."""
         self.expected = expected
         self.sent_at = now
-        self.suspected_at = now + max_wait + LATE
+        self.suspected_at = max(now, self.throttled_until) + max_wait + LATE
 
     def suspect(self, metadata: MetadataManager, now: float) -> float:
         """Ask the cluster about a broker that does not answer, and again after twice the time. Return when to look next."""

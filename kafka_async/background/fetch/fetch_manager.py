@@ -52,6 +52,8 @@ _SENT_AT: Final = attrgetter("sent_at")
 _USUAL_BYTES: Final = defaults_of(ConsumerConfig)["max_partition_fetch_bytes"]
 _REQUEST_SHARE: Final = 4
 """One request asks for at most this part of the buffer, so that receive buffers stay small and several brokers get a turn."""
+_LONGEST_WITHOUT_REPLICA: Final = 30.0
+"""Most seconds for which a leader is read since the replica that it named fails, or four times as long as the failure took."""
 _SHORT_WAIT_MS: Final = 50
 """Milliseconds that a broker may hold a request for what is asked for, while others give way."""
 _SHORTEST_WAIT_MS: Final = 5
@@ -68,8 +70,8 @@ class _Broker(FetchBroker[FetchSession]):
     """What it may bring beside others."""
     hold_ms: int = _SHORTEST_WAIT_MS
     """How long it may hold the next request while one of its partitions is left out."""
-    named_in_vain_until: float = 0.0
-    """It is not told our rack before this time: it names a replica that one of its partitions cannot be read from."""
+    leader_only: set[TopicPartition] = field(factory=set)
+    """Partitions that it leads and for which it named a replica that cannot be read from: it is not told our rack for a while."""
 
     @property
     def most(self) -> int:
@@ -284,8 +286,8 @@ class FetchManager:
         broker = placement.brokers.get(node_id) or placement.broker(node_id)
         if broker.share.partitions < len(self.subscription.partitions):
             broker.share = self._equal_share()
-        if entry.setbacks.leader_only_until > broker.named_in_vain_until and node_id == leader.node_id:
-            broker.named_in_vain_until = entry.setbacks.leader_only_until
+        if entry.setbacks.leader_only_until > now and node_id == leader.node_id:
+            broker.leader_only.add(partition)
         topic_id = self.metadata.cluster.topic_id(partition.topic)
         placement.put(partition, node_id, Wanted(topic_id, entry.position.offset, broker.most, leader.epoch))
 
@@ -325,13 +327,22 @@ class FetchManager:
         max_wait_ms = self._max_wait_ms(broker)
         broker.sent(size, max_wait_ms / 1000, now)
         return UnsentRequest(
-            message=broker.session.request(size, max_wait_ms, rack=broker.named_in_vain_until <= now),
+            message=broker.session.request(size, max_wait_ms, rack=not broker.leader_only or self._tells_rack(broker, now)),
             node_id=broker.node_id,
             channel=Channel.FETCH,
             on_done=partial(self._answered, broker),
             expires_at=now + (self.config.request_timeout_ms + self.config.fetch_max_wait_ms) / 1000,
             max_wait=max_wait_ms / 1000,
         )
+
+    def _tells_rack(self, broker: _Broker, now: float) -> bool:
+        """Return whether a broker is told our rack, although it may name a replica that cannot be read from.
+
+        A partition that is read from this broker as a follower needs it: Redpanda lets followers serve only those who have one.
+        """
+        wanted = [entry for partition in broker.session.wanted if (entry := self.subscription.get(partition)) is not None]
+        broker.leader_only &= {entry.partition for entry in wanted if entry.setbacks.leader_only_until > now}
+        return not broker.leader_only or any(entry.replica and entry.replica.node_id == broker.node_id for entry in wanted)
 
     def _max_wait_ms(self, broker: _Broker) -> int:
         """Return how long a broker may hold the next request. Those that are left out cannot be asked for meanwhile.
@@ -353,6 +364,7 @@ class FetchManager:
 
     def _answered(self, broker: _Broker, outcome: Answer | BaseException, now: float) -> None:
         asked, broker.expected = broker.expected or 0, None
+        broker.throttled_until = now + getattr(outcome, "throttle_time_ms", 0) / 1000
         if not isinstance(outcome, ANSWERS):
             self._request_failed(broker, outcome, now)
         elif outcome.error_code:
@@ -399,7 +411,7 @@ class FetchManager:
             entry = self.subscription.get(partition)
             if node_id == broker.node_id and entry is not None:
                 if entry.replica is not None and entry.replica.node_id == node_id:
-                    self._avoid_replicas(entry, now, now - broker.sent_at)
+                    self._avoid_replica(entry, node_id, now, now - broker.sent_at)
                 self._placement.changed.add(partition)
         if isinstance(outcome, KafkaError) and not outcome.retriable:
             self.handler.publish_error(outcome, to_all=True)  # another attempt would fail too
@@ -537,7 +549,7 @@ class FetchManager:
             self.subscription.read_from(entry, PreferredReplica(replica, goes_on_at + self._lease))
         else:
             self.metadata.request_update(now)
-            self._avoid_replicas(entry, goes_on_at)
+            self._avoid_replica(entry, replica, goes_on_at)
         self.subscription.count_redirection(entry)
 
     @property
@@ -545,14 +557,19 @@ class FetchManager:
         """Seconds for which a replica is read before the leader is asked again."""
         return max(self.config.metadata_max_age_ms / 1000, self.config.retry_backoff)
 
-    def _avoid_replicas(self, entry: PartitionState, now: float, spent: float = 0.0) -> None:
+    def _avoid_replica(self, entry: PartitionState, replica: int, now: float, spent: float = 0.0) -> None:
         """Read from the leader for as long as the failure took (``spent``), or a backoff; twice as long after each that follows.
+
+        Not much longer than half a minute, since a replica may be well again, and what one does says nothing about another. But one
+        that hangs takes a request timeout each time, in which nothing is read.
 
         The sequence that reads nothing for ever, from a leader that is well: it names a replica that it can reach and we cannot,
         and gives no records as long as it knows our rack.
         """
-        wait = ExponentialBackoff(max(self.config.retry_backoff, spent), self._lease).delay(entry.setbacks.replicas, NO_JITTER)
-        self.subscription.avoid_replicas(entry, now + wait)
+        setbacks, longest = entry.setbacks, min(self._lease, max(_LONGEST_WITHOUT_REPLICA, 4 * spent))
+        failures = setbacks.replica_failures if setbacks.replica == replica else 0
+        wait = ExponentialBackoff(max(self.config.retry_backoff, spent), longest).delay(failures, NO_JITTER)
+        self.subscription.avoid_replica(entry, replica, now + wait)
 
     def _partition_failed(
         self, entry: PartitionState, data: PartitionAnswer, answer: Answer, now: float
@@ -564,7 +581,7 @@ class FetchManager:
         error = for_code(data.error_code)
         if isinstance(error, OffsetOutOfRangeError):
             if entry.replica is not None:
-                self._avoid_replicas(entry, now)  # the follower may lag: ask the leader before believing it
+                self._avoid_replica(entry, entry.replica.node_id, now)  # the follower may lag: ask the leader before believing it
             else:
                 self.positions.out_of_range(entry, now)
             return None
@@ -575,7 +592,7 @@ class FetchManager:
             return None
         told = self._try_again(entry, error, now)
         if entry.replica is not None:
-            self._avoid_replicas(entry, entry.retry_at)
+            self._avoid_replica(entry, entry.replica.node_id, entry.retry_at)
         return told
 
     def _try_again(self, entry: PartitionState, error: BrokerResponseError, now: float) -> BrokerResponseError:

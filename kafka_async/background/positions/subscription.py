@@ -98,8 +98,10 @@ class Setbacks:
     """Times that the position was found outside the log."""
     redirected: bool = False
     """A broker named another replica to read from, and neither that one has answered since nor has a record come."""
-    replicas: int = 0
-    """Replicas in a row that a leader named and that could not be read from."""
+    replica: int | None = None
+    """The last one that a leader named and that could not be read from."""
+    replica_failures: int = 0
+    """Times in a row that it could not."""
     leader_only_until: float = 0.0
     """The leader is not asked for a replica before this time, since the last one could not be read from."""
     doubted_at: float | None = None
@@ -316,12 +318,14 @@ class SubscriptionState:
     def end_redirection(self, entry: PartitionState) -> None:
         """The replica that was named serves the partition."""
         entry.setbacks.redirected = False
-        entry.setbacks.replicas = 0
+        entry.setbacks.replica_failures = 0
 
-    def avoid_replicas(self, entry: PartitionState, until: float) -> None:
+    def avoid_replica(self, entry: PartitionState, node_id: int, until: float) -> None:
         """Read from the leader, and have it name no replica until then: the one that it named cannot be read from."""
-        entry.setbacks.replicas += 1
-        entry.setbacks.leader_only_until = until
+        setbacks = entry.setbacks
+        setbacks.replica_failures = setbacks.replica_failures + 1 if setbacks.replica == node_id else 1
+        setbacks.replica = node_id
+        setbacks.leader_only_until = until
         self.read_from(entry, None)
 
     def delay(self, entry: PartitionState, until: float) -> None:

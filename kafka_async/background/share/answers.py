@@ -70,6 +70,7 @@ class ShareAnswers:
 
     def answered(self, broker: ShareBroker, sent: SentRequest, outcome: object, now: float) -> None:
         broker.in_flight = broker.expected = None
+        broker.throttled_until = now + getattr(outcome, "throttle_time_ms", 0) / 1000
         if isinstance(outcome, ShareFetchResponse | ShareAcknowledgeResponse) and not outcome.error_code:
             if broker.backoff.failures:
                 self.trace(Recovered(now=now, outage=broker.outage, subject="fetch"))

@@ -52,11 +52,10 @@ def test_a_leader_is_asked_for_again_after_a_request_under_way_that_was_about_so
     world = World()
     world.fetching({A: 0}, leaders=(9,))  # a broker that nobody has given the address of
     world.send(AssignFromUser(stamps={}))
-    now = until(world, lambda: bool(world.waiting(MetadataRequest)), 5.0)
-    assert now < 6.0
+    assert until(world, lambda: bool(world.waiting(MetadataRequest)), 5.0) < 6.0
     world.assign(A)  # which finds a request under way, and a topic that is known
     world.seek(A, 1)
-    world.poll(now + 0.5)
+    world.poll(6.0)
     assert [names(request) for request in world.waiting(MetadataRequest)] == [set()]
     world.answer(MetadataRequest, cluster(), 6.1)
     assert until(world, lambda: any(names(each) == {"t"} for each in world.waiting(MetadataRequest)), 6.1) < 7.5
@@ -963,3 +962,21 @@ def test_what_one_answer_brings_is_handed_over_in_one_step() -> None:
     world.buffer.on_parcel = lambda: there.append(len(world.buffer.parcels))
     world.answer(FetchRequest, fetched(*(data(each, records(0, 5)) for each in (A, B, C))), 0.1)
     assert there[0] == 3
+
+
+def test_a_broker_that_throttles_us_is_not_suspected_while_the_next_fetch_waits_for_that() -> None:
+    world = World()
+    world.fetching({A: 0})
+    world.answer(FetchRequest, fetched(data(A), throttle_time_ms=5000), 1.0)
+    world.poll(1.0)
+    assert world.waiting(FetchRequest)
+    assert world.wake_at == 6.5 + LATE
+    world.poll(6.5)
+    assert not world.waiting(MetadataRequest)
+    world.answer(FetchRequest, fetched(data(A), throttle_time_ms=5000), 7.0)
+    world.poll(7.0)
+    world.answer(FetchRequest, KafkaConnectionError("gone"), 7.5)
+    now = until(world, lambda: bool(world.waiting(FetchRequest)), 7.5)
+    world.learn(described("t", (1, 1, 1)), now=now)
+    world.poll(now)
+    assert world.wake_at == pytest.approx(now + 0.5 + LATE), "it reads what comes on a new connection"

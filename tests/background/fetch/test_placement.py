@@ -124,3 +124,15 @@ def test_a_broker_that_does_not_answer_is_suspected_after_its_time_and_again_aft
     again = broker.suspect(world.metadata, late)
     assert again == late + (late - 10.0)
     assert world.asks(late)
+
+
+def test_a_broker_that_throttles_us_is_not_suspected_while_the_request_waits_for_that() -> None:
+    world = World()
+    world.learn(1, 1)
+    broker = world.placement.broker(1)
+    broker.throttled_until = 15.0
+    broker.sent(1000, 0.5, 10.1)
+    assert broker.suspect(world.metadata, 15.0 + LATE) == 15.5 + LATE
+    assert not world.asks(15.0 + LATE)
+    broker.sent(1000, 0.5, 16.1)
+    assert broker.suspected_at == 16.6 + LATE, "that is over"

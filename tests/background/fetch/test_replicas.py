@@ -9,6 +9,7 @@ from kafka_async.background.boundary import PartitionFailed
 from kafka_async.errors import (
     KafkaConnectionError,
 )
+from kafka_async.events import PausePartitions, ResumePartitions
 from kafka_async.wire import FetchStep
 from kafka_async.wire.messages import (
     FetchRequest,
@@ -143,6 +144,95 @@ def test_a_leader_is_not_told_the_rack_for_a_while_after_its_replica_could_not_b
     assert 3 * first[0] < max(first) < 4
     assert waits(1, fetched(data(A), session=8))[0] > 1.9, "its lease"
     assert waits(2, failure)[1] < 1, "it begins anew"
+
+
+def test_a_leader_is_told_the_rack_again_within_half_a_minute_and_sooner_if_it_names_another_replica() -> None:
+    world = World(client_rack="r2", metadata_max_age_ms=300_000)
+    world.fetching({A: 0})
+    now, end, named = 1.0, 0, 2
+
+    def wait() -> float:
+        """Have the replica fail; return how long the leader is read until it names the replica again."""
+        nonlocal now, end
+        failed_at = None
+        for _ in range(10_000):
+            world.poll(now)
+            if world.waiting(MetadataRequest):
+                world.answer(MetadataRequest, cluster(described("t", (1, 1, 1))), now)
+            for request in tuple(world.unsent):
+                if not isinstance(request.message, FETCHES):
+                    continue
+                if request.node_id != 1:
+                    world.answer(FetchRequest, fetched(data(A, error_code=56)), now, node_id=request.node_id)
+                    failed_at = now
+                else:
+                    rack = request.message.rack_id
+                    answered = data(A, preferred_read_replica=named) if rack else data(A, records(end, 1))
+                    end += not rack
+                    world.answer(FetchRequest, fetched(answered), now, node_id=1)
+                    if rack and failed_at is not None:
+                        return now - failed_at
+            world.read_all()
+            now += 0.01
+        raise AssertionError("it is never told the rack")
+
+    waits = [wait() for _ in range(12)]
+    assert waits[0] < 1
+    assert 25 < max(waits) < 32
+    named = 3
+    assert wait() > 25, "it has named the other one before"
+    assert wait() < 1, "what one replica does says nothing about another"
+
+
+def test_a_broker_is_told_the_rack_as_long_as_it_serves_a_partition_as_a_follower() -> None:
+    """Redpanda's followers refuse who has none, even if the same broker leads a partition whose replica cannot be read from."""
+    world = World(client_rack="r2")
+    world.fetching({A: 0, B: 0}, leaders=(1, 2))
+    world.answer(FetchRequest, fetched(data(A, preferred_read_replica=2)), 1.0, node_id=1)
+    world.answer(FetchRequest, fetched(data(B, preferred_read_replica=1)), 1.0, node_id=2)
+    world.poll(1.0)
+    world.answer(FetchRequest, fetched(data(A, error_code=56)), 1.0, node_id=2)
+    world.answer(FetchRequest, fetched(data(B)), 1.0, node_id=1)
+
+    def next_to_the_leader(now: float) -> tuple[bool, float]:
+        """Return whether the leader of A is told the rack the next time, and when that is."""
+        now = until(world, lambda: any(request.node_id == 1 for request in world.unsent), now)
+        (rack,) = {message.rack_id for r in world.unsent if r.node_id == 1 and isinstance(message := r.message, FETCHES)}
+        return bool(rack), now
+
+    told, now = next_to_the_leader(1.0)
+    assert told
+    world.answer(FetchRequest, fetched(data(B)), now, node_id=1)
+    now = 1.15  # A is read from its leader again
+    told, now = next_to_the_leader(now)
+    assert told
+    world.answer(FetchRequest, fetched(data(B, error_code=6)), now, node_id=1)
+    told, now = next_to_the_leader(now)
+    assert not told, "B is read from its own leader now"
+
+
+def test_a_leader_is_told_the_rack_again_once_the_partition_that_it_named_a_replica_for_is_read_no_more() -> None:
+    world = World(client_rack="r2")
+    world.fetching({A: 0, B: 0})
+    world.answer(FetchRequest, fetched(data(A, preferred_read_replica=2), data(B)), 1.0, node_id=1)
+    world.poll(1.0)
+    world.answer(FetchRequest, KafkaConnectionError("gone"), 11.0, node_id=2)
+    world.answer(FetchRequest, fetched(data(B)), 11.0, node_id=1)
+
+    def rack() -> str:
+        (found,) = {message.rack_id for r in world.unsent if r.node_id == 1 and isinstance(message := r.message, FETCHES)}
+        return found
+
+    world.poll(11.1)
+    assert rack() == ""
+    world.send(PausePartitions(partitions=frozenset((A,))))
+    world.answer(FetchRequest, fetched(data(B)), 11.2, node_id=1)
+    world.poll(11.2)
+    assert rack() == "r2"
+    world.send(ResumePartitions(partitions=frozenset((A,))))
+    world.answer(FetchRequest, fetched(data(B)), 11.3, node_id=1)
+    world.poll(11.3)
+    assert rack() == "", "its time is not over"
 
 
 def test_a_replica_that_the_metadata_never_list_keeps_nobody_from_reading() -> None:

@@ -240,7 +240,7 @@ def test_a_commit_is_not_held_up_by_a_partition_that_goes_along() -> None:
 
 
 def test_a_deadline_is_when_the_loop_wakes_and_the_call_fails() -> None:
-    world = World(request_timeout_ms=1500)  # too short for a second request for metadata
+    world = World()
     call: Call[ClusterDescription] = Call(3.0)
     world.send(TopicMetadata(call=call, topics=frozenset("t")))
     world.poll(0.0)
@@ -254,7 +254,7 @@ def test_a_deadline_is_when_the_loop_wakes_and_the_call_fails() -> None:
 
 
 def test_a_call_that_was_withdrawn_wakes_nobody() -> None:
-    world = World(request_timeout_ms=1500)  # too short for a second request for metadata
+    world = World()
     call: Call[ClusterDescription] = Call(3.0)
     world.send(TopicMetadata(call=call, topics=frozenset("t")))
     world.poll(0.0)

@@ -273,3 +273,16 @@ def test_a_broker_that_does_not_answer_is_suspected_of_leading_no_more() -> None
     assert world.wake_at == pytest.approx(1.5), "nothing else wakes us earlier"
     world.poll(world.wake_at)
     assert world.waiting(MetadataRequest)
+
+
+def test_a_broker_that_throttles_us_is_not_suspected_while_the_next_fetch_waits_for_that() -> None:
+    world = World()
+    world.joined(0)
+    world.answer(ShareFetchRequest, fetched(throttle_time_ms=5000), 1.0)
+    world.exchange.demand.wanted = 1
+    world.poll(1.0)
+    assert world.waiting(ShareFetchRequest)
+    world.poll(6.4)
+    assert not world.waiting(MetadataRequest)
+    world.poll(7.5)
+    assert world.waiting(MetadataRequest)
