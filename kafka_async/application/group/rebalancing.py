@@ -26,7 +26,7 @@ from ..inbox import Inbox
 from ..outbox import Outbox
 from ..reading.cursor import PartitionCustody
 from ..reading.unread import Unread
-from ..task_context import LISTENER, in_this_task
+from ..task_context import LISTENER
 
 if TYPE_CHECKING:
     from ..lifecycle.runtime import Runtime
@@ -124,8 +124,7 @@ class Listening:
         self._calling = calling = object()
         token = _inside.set(calling)
         try:
-            with in_this_task(LISTENER):
-                await settled(callback(partitions), LISTENER)
+            await settled(callback(partitions), LISTENER)
         finally:
             self._calling = None
             _inside.reset(token)

@@ -292,3 +292,79 @@ def test_a_stop_that_is_cancelled_in_a_call_back_ends_there(protocol: str) -> No
         assert cluster.groups.members("g") == []
 
     _run(main)
+
+
+class _Yielding(ConsumerRebalanceListener):
+    """Lets others run before it says that it was called."""
+
+    def __init__(self) -> None:
+        self.called: list[Collection[TopicPartition]] = []
+
+    async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        await asyncio.sleep(0)
+        self.called.append(revoked)
+
+
+@MEMBERS
+@pytest.mark.parametrize("commits", [False, True], ids=["no commit", "a last commit"])
+def test_a_task_that_was_cancelled_and_has_not_felt_it_yet_is_cancelled_once_it_has_stopped_the_consumer(
+    protocol: str, commits: bool
+) -> None:
+    """Such as by Ctrl-C while a synchronous handler runs. A task that was told is to stop in the same way as one that felt it."""
+
+    async def main() -> None:
+        cluster, (tp,) = filled(20)
+        seen: list[TraceEvent] = []
+        listener, member = _Yielding(), _member(cluster, protocol, trace=seen.append, enable_auto_commit=commits)
+        member.subscribe(["t"], listener=listener)
+        await member.start()
+        went_on = []
+
+        async def stops() -> None:
+            await _read(member, 20)
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            await member.stop()
+            went_on.append(True)
+
+        task = asyncio.create_task(stops())
+        await asyncio.wait([task])
+        assert task.cancelled()
+        assert went_on == []
+        assert listener.called == [{tp}]
+        assert cluster.groups.offsets.positions.groups.get("g", {}).get(tp) == (20 if commits else None)
+        assert cluster.groups.members("g") == []
+        assert [event.text for event in seen if isinstance(event, Fault)] == []
+
+    _run(main)
+
+
+@MEMBERS
+def test_a_stop_whose_call_back_cancels_its_task_ends_in_the_next_call_back(protocol: str) -> None:
+    class Cancels(ConsumerInterceptor):
+        def on_consume(self, records: Any) -> Any:
+            return records
+
+        def on_commit(self, offsets: Any) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+
+    async def main() -> None:
+        cluster, (tp,) = filled(20)
+        listener, member = _Yielding(), _member(cluster, protocol, interceptors=(Cancels(),))
+        member.subscribe(["t"], listener=listener)
+        await member.start()
+
+        async def stops() -> None:
+            await _read(member, 20)
+            await member.stop()
+
+        task = asyncio.create_task(stops())
+        await asyncio.wait([task])
+        assert task.cancelled()
+        assert cluster.groups.offsets.positions["g", tp] == 20
+        assert cluster.groups.members("g") == []
+
+    _run(main)
