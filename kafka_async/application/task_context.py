@@ -17,7 +17,7 @@ from ..values import define, field
 _FOREIGN = "the consumer belongs to the event loop on which it was started; call it from there"
 _GONE = "the event loop on which the consumer was started is closed; make a new consumer"
 LISTENER = "the rebalance listener"
-_CANCELLED = "a call-back of {} was cancelled"
+CANCELLED = "a call-back of {} was cancelled"
 
 
 class Owned(Protocol):
@@ -115,7 +115,7 @@ class _OwnedTask:
 
     @property
     def error(self) -> BaseException | None:
-        return IllegalStateError(_CANCELLED.format(LISTENER)) if self.task.cancelled() else self.task.exception()
+        return IllegalStateError(CANCELLED.format(LISTENER)) if self.task.cancelled() else self.task.exception()
 
     def cancel(self) -> None:
         self.task.cancel()
@@ -328,7 +328,7 @@ def in_this_task(whose: str, before: int) -> Iterator[None]:
     except asyncio.CancelledError as error:
         if running_loop() is None or cancellations() > before:
             raise
-        raise IllegalStateError(_CANCELLED.format(whose)) from error
+        raise IllegalStateError(CANCELLED.format(whose)) from error
 
 
 def task_context_here() -> TaskContext:

@@ -1,5 +1,6 @@
 """What happens to positions, pauses, commits and call-backs when a subscription or an assignment changes."""
 
+import asyncio
 from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
@@ -773,3 +774,39 @@ async def test_ranges_of_a_partition_that_was_paused_are_read() -> None:
         assert consumer.paused() == set()
         columns = await consumer.next_columns(timeout_ms=5000)
         assert columns is not None
+
+
+class _AsksTooEarly(ConsumerRebalanceListener):
+    """Raises what asking a future that was cancelled for its result does, or what is no error of a program at all."""
+
+    def __init__(self, raises: type[BaseException]) -> None:
+        self.raises = raises
+
+    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        raise self.raises
+
+
+@every_protocol
+@pytest.mark.parametrize(
+    ("raises", "raised"),
+    [(asyncio.CancelledError, IllegalStateError), (KeyboardInterrupt, KeyboardInterrupt)],
+    ids=["the result of a cancelled future", "an interrupt"],
+)
+@virtual
+async def test_unsubscribe_leaves_whatever_a_plain_call_back_raises(
+    protocol: str, raises: type[BaseException], raised: type[BaseException]
+) -> None:
+    place = Ownership(protocol)
+    place.topic("t")
+    (other,) = place.topic("other")
+    consumer = place.consumer()
+    consumer.subscribe(["t"], listener=_AsksTooEarly(raises))
+    async with consumer:
+        await offsets_of(consumer, 20)
+        with pytest.raises(raised):
+            consumer.unsubscribe()
+        await anyio.sleep(1)
+        assert place.kit.members(GROUP) == []
+        consumer.unsubscribe()
+        consumer.subscribe(["other"])
+        assert await offsets_of(consumer, 20) == {other: list(range(20))}
