@@ -200,9 +200,21 @@ class Parting:
                 commits.fail(commit, error)
             else:
                 commits.end(commit)
-        try:
-            with in_this_task("an interceptor", self._felt):
-                await commits.intercept()
-        except Exception as error:  # the boundary to the user's code: raised when the listener was called, too
-            return error
-        return None
+        return await self._intercept(now + max(0.0, allowed))
+
+    async def _intercept(self, until: float) -> Exception | None:
+        """Have every interceptor hear of every commit. What is at work at ``until`` is ended. Return the first error."""
+        commits, first = self.auto_commit.commits, None
+        while commits.achieved:  # after one that raised or was ended, the next one
+            with self.runtime.limit(max(0.0, until - self.runtime.clock())) as limit:
+                try:
+                    with in_this_task("an interceptor", self._felt):
+                        await commits.intercept()
+                except Exception as error:  # the boundary to the user's code: raised when the listener was called, too
+                    if first is not None:
+                        self._report("an interceptor failed while stopping", error)
+                    first = first or error
+            if limit is not None and limit.cancelled_caught:
+                text = "an interceptor's on_commit() did not return in time while stopping; it was cancelled"
+                self.trace(Fault(now=self.runtime.clock(), text=text))
+        return first
