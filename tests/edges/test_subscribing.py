@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from kafka_async import ConsumerRebalanceListener, ConsumerState, KafkaConsumer, TopicPartition
+from kafka_async.application.lifecycle.metrics import FETCHES
 from kafka_async.errors import CommitFailedError, CoordinatorLoadInProgressError, IllegalStateError, KafkaTimeoutError
 from kafka_async.testing import Api, Cluster
 
@@ -518,6 +519,44 @@ async def test_a_static_member_that_subscribes_anew_at_once_stays_one(protocol: 
         consumer.subscribe(["other"])
         assert await offsets_of(consumer, 20) == {other: list(range(20))}
         assert place.committed(partition) == 20
+
+
+class CommitsLate(ConsumerRebalanceListener):
+    """Commits everything once what is assigned by hand has been read, and remembers what that is."""
+
+    def __init__(self, consumer: Any) -> None:
+        self.consumer, self.go_on = consumer, anyio.Event()
+        self.offsets: dict[TopicPartition, int] = {}
+
+    async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        await self.go_on.wait()
+        self.offsets = {tp: offset.offset for tp, offset in self.consumer.next_offsets().items()}
+        await self.consumer.commit()
+
+
+@every_protocol
+@virtual
+async def test_a_call_back_of_unsubscribe_commits_only_what_leaves_and_nobody_else_is_told_of_that(protocol: str) -> None:
+    """The coordinator would refuse what was assigned by hand: to it, the consumer is still a member that does not own it."""
+    place = Ownership(protocol)
+    (partition,) = place.topic("t")
+    (other,) = place.topic("other")
+    consumer = place.consumer(enable_auto_commit=False)
+    listener = CommitsLate(consumer)
+    consumer.subscribe(["t"], listener=listener)
+    async with consumer:
+        await offsets_of(consumer, 20)
+        consumer.unsubscribe()
+        consumer.assign([other])
+        consumer.seek(other, 3)
+        assert consumer.statistics().partitions.keys() == {other}
+        measured = [f"{FETCHES}.{tp.topic}-{tp.partition}" in consumer.metrics() for tp in (partition, other)]
+        assert measured == [False, True]
+        listener.go_on.set()
+        assert await offsets_of(consumer, 17) == {other: list(range(3, 20))}
+        assert listener.offsets == {partition: 20}
+        assert (place.committed(partition), place.committed(other)) == (20, None)
+        assert consumer.statistics().partitions.keys() == {other}
 
 
 class Drains(ConsumerRebalanceListener):
