@@ -195,6 +195,28 @@ def test_a_call_back_that_was_cancelled_too_does_not_keep_a_stop_from_committing
 
 
 @MEMBERS
+def test_a_stop_that_was_under_way_when_the_rest_was_cancelled_leaves_the_group(protocol: str) -> None:
+    """The loop ends while the call-back is at work, and is not there for the request to leave."""
+
+    async def main() -> None:
+        cluster, _ = filled(20)
+        listener, member = _Working(), _member(cluster, protocol)
+        member.subscribe(["t"], listener=listener)
+        await member.start()
+        await _read(member, 20)
+        others = asyncio.all_tasks()
+        listener.worker = asyncio.create_task(asyncio.sleep(1))
+        stop = asyncio.create_task(member.stop())
+        await asyncio.sleep(0.5)
+        for task in others - {asyncio.current_task()}:
+            task.cancel()
+        await stop
+        assert cluster.groups.members("g") == []
+
+    _run(main)
+
+
+@MEMBERS
 def test_a_call_back_that_was_cancelled_is_a_failure_for_the_read_that_waits_for_it(protocol: str) -> None:
     async def main() -> None:
         cluster, _ = filled(20)
