@@ -154,7 +154,7 @@ class BackgroundCalls(Generic[E]):
         """Stop the loop and wait until it has ended, whatever happens."""
         boundary = self.lifecycle.boundary
         try:
-            if boundary.ended is None:
+            if self.lifecycle.runs():  # its task may have been cancelled during a call-back
                 await self.wait(lambda call: Stop(call=call), deadline)  # the loop ends in time by itself
         except (KafkaTimeoutError, ConsumerStoppedError, BackgroundLoopError):
             pass  # it was asked to stop, and ends below whatever it answered

@@ -107,6 +107,7 @@ def assemble(
     auto_commit = AutoCommit(config, runtime, unread, commits, Holdings(runtime, unread, handout))
     rebalancing = Rebalancing(unread, inbox, outbox, Listening(runtime), LastCommit(auto_commit, runtime), observer, runtime)
     assigned = AssignedPartitions(unread, rebalancing)
+    observer.cursors = assigned.cursors
     gate = Gate(lifecycle, handler, inbox, rebalancing, subscribed, unread)
     in_vain = InVain(observer, runtime, _NOTHING_TO_READ)
     reader = Reader(

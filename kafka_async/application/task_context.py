@@ -17,7 +17,7 @@ from ..values import define, field
 _FOREIGN = "the consumer belongs to the event loop on which it was started; call it from there"
 _GONE = "the event loop on which the consumer was started is closed; make a new consumer"
 LISTENER = "the rebalance listener"
-_CANCELLED = "a call-back of {} was cancelled"
+CANCELLED = "a call-back of {} was cancelled"
 
 
 class Owned(Protocol):
@@ -115,7 +115,7 @@ class _OwnedTask:
 
     @property
     def error(self) -> BaseException | None:
-        return IllegalStateError(_CANCELLED.format(LISTENER)) if self.task.cancelled() else self.task.exception()
+        return IllegalStateError(CANCELLED.format(LISTENER)) if self.task.cancelled() else self.task.exception()
 
     def cancel(self) -> None:
         self.task.cancel()
@@ -310,21 +310,25 @@ class ThreadContext:
         )
 
 
+def cancellations() -> int:
+    """Return how often the current task was cancelled, felt or not."""
+    task = asyncio.current_task() if running_loop() is not None else None
+    return task.cancelling() if task is not None else 0
+
+
 @contextmanager
-def in_this_task(whose: str) -> Iterator[None]:
+def in_this_task(whose: str, before: int) -> Iterator[None]:
     """A call-back of the user runs in the caller's task. If what it waits for was cancelled, and not the task, that is its failure.
 
     The sequence: a program cancels all its tasks and stops the consumer, and the listener waits for one of them. ``whose``: whose
-    call-back it is.
+    call-back it is. ``before``: the cancellations of the task that it has felt.
     """
-    task = asyncio.current_task() if running_loop() is not None else None
-    before = task.cancelling() if task is not None else 0
     try:
         yield
     except asyncio.CancelledError as error:
-        if task is None or task.cancelling() > before:
+        if running_loop() is None or cancellations() > before:
             raise
-        raise IllegalStateError(_CANCELLED.format(whose)) from error
+        raise IllegalStateError(CANCELLED.format(whose)) from error
 
 
 def task_context_here() -> TaskContext:

@@ -1,5 +1,6 @@
 """What happens to positions, pauses, commits and call-backs when a subscription or an assignment changes."""
 
+import asyncio
 from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
@@ -8,6 +9,7 @@ import anyio
 import pytest
 
 from kafka_async import ConsumerRebalanceListener, ConsumerState, KafkaConsumer, TopicPartition
+from kafka_async.application.lifecycle.metrics import FETCHES
 from kafka_async.errors import CommitFailedError, CoordinatorLoadInProgressError, IllegalStateError, KafkaTimeoutError
 from kafka_async.testing import Api, Cluster
 
@@ -519,6 +521,44 @@ async def test_a_static_member_that_subscribes_anew_at_once_stays_one(protocol: 
         assert place.committed(partition) == 20
 
 
+class CommitsLate(ConsumerRebalanceListener):
+    """Commits everything once what is assigned by hand has been read, and remembers what that is."""
+
+    def __init__(self, consumer: Any) -> None:
+        self.consumer, self.go_on = consumer, anyio.Event()
+        self.offsets: dict[TopicPartition, int] = {}
+
+    async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        await self.go_on.wait()
+        self.offsets = {tp: offset.offset for tp, offset in self.consumer.next_offsets().items()}
+        await self.consumer.commit()
+
+
+@every_protocol
+@virtual
+async def test_a_call_back_of_unsubscribe_commits_only_what_leaves_and_nobody_else_is_told_of_that(protocol: str) -> None:
+    """The coordinator would refuse what was assigned by hand: to it, the consumer is still a member that does not own it."""
+    place = Ownership(protocol)
+    (partition,) = place.topic("t")
+    (other,) = place.topic("other")
+    consumer = place.consumer(enable_auto_commit=False)
+    listener = CommitsLate(consumer)
+    consumer.subscribe(["t"], listener=listener)
+    async with consumer:
+        await offsets_of(consumer, 20)
+        consumer.unsubscribe()
+        consumer.assign([other])
+        consumer.seek(other, 3)
+        assert consumer.statistics().partitions.keys() == {other}
+        measured = [f"{FETCHES}.{tp.topic}-{tp.partition}" in consumer.metrics() for tp in (partition, other)]
+        assert measured == [False, True]
+        listener.go_on.set()
+        assert await offsets_of(consumer, 17) == {other: list(range(3, 20))}
+        assert listener.offsets == {partition: 20}
+        assert (place.committed(partition), place.committed(other)) == (20, None)
+        assert consumer.statistics().partitions.keys() == {other}
+
+
 class Drains(ConsumerRebalanceListener):
     """Gives nothing up before the worker has committed what it has."""
 
@@ -773,3 +813,39 @@ async def test_ranges_of_a_partition_that_was_paused_are_read() -> None:
         assert consumer.paused() == set()
         columns = await consumer.next_columns(timeout_ms=5000)
         assert columns is not None
+
+
+class _AsksTooEarly(ConsumerRebalanceListener):
+    """Raises what asking a future that was cancelled for its result does, or what is no error of a program at all."""
+
+    def __init__(self, raises: type[BaseException]) -> None:
+        self.raises = raises
+
+    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        raise self.raises
+
+
+@every_protocol
+@pytest.mark.parametrize(
+    ("raises", "raised"),
+    [(asyncio.CancelledError, IllegalStateError), (KeyboardInterrupt, KeyboardInterrupt)],
+    ids=["the result of a cancelled future", "an interrupt"],
+)
+@virtual
+async def test_unsubscribe_leaves_whatever_a_plain_call_back_raises(
+    protocol: str, raises: type[BaseException], raised: type[BaseException]
+) -> None:
+    place = Ownership(protocol)
+    place.topic("t")
+    (other,) = place.topic("other")
+    consumer = place.consumer()
+    consumer.subscribe(["t"], listener=_AsksTooEarly(raises))
+    async with consumer:
+        await offsets_of(consumer, 20)
+        with pytest.raises(raised):
+            consumer.unsubscribe()
+        await anyio.sleep(1)
+        assert place.kit.members(GROUP) == []
+        consumer.unsubscribe()
+        consumer.subscribe(["other"])
+        assert await offsets_of(consumer, 20) == {other: list(range(20))}

@@ -68,9 +68,13 @@ class AssignedPartitions:
         return self.only(chosen)
 
     def to_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the next offset to read of each partition that has a position, and can be committed."""
+        """Return the next offset to read of each partition that has a position, and can be committed.
+
+        To the call-back of ``unsubscribe`` that is what leaves: until it returns, the group knows of nothing that ``assign`` added.
+        """
         self.unread.settle()
-        return self.unread.positions()
+        only_leaving = self.rebalancing.is_unsubscribing and self.rebalancing.listening.is_inside
+        return self.unread.positions(lambda cursor: not only_leaving or cursor.custody is PartitionCustody.LEAVING)
 
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """As ``to_commit``, without what ``unsubscribe`` is giving up."""

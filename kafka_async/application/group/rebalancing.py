@@ -9,12 +9,13 @@ A slow commit holds up only the partitions that it is for: the read call goes on
 next one looks at the commit again.
 """
 
+import asyncio
 import inspect
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
-from ...errors import KafkaTimeoutError
+from ...errors import IllegalStateError, KafkaTimeoutError
 from ...events import AssignmentApplied, AssignPartitions, PartitionsAssigned, PartitionsRevoked, RevokePartitions, Unsubscribe
 from ...functions import finished
 from ...model import TopicPartition
@@ -26,7 +27,7 @@ from ..inbox import Inbox
 from ..outbox import Outbox
 from ..reading.cursor import PartitionCustody
 from ..reading.unread import Unread
-from ..task_context import LISTENER, in_this_task
+from ..task_context import CANCELLED, LISTENER
 
 if TYPE_CHECKING:
     from ..lifecycle.runtime import Runtime
@@ -98,6 +99,14 @@ class Listening:
         except Exception as error:  # the boundary to the user's code: raised from the read call when the rebalance is carried out
             self._calling = None
             return error
+        except asyncio.CancelledError as error:  # nobody can cancel a call that does not await: it asked for a result without one
+            self._calling = None
+            failure = IllegalStateError(CANCELLED.format(LISTENER))
+            failure.__cause__ = error
+            return failure
+        except BaseException:
+            self._calling = None
+            raise
         finally:
             _inside.reset(token)
         return None
@@ -124,8 +133,7 @@ class Listening:
         self._calling = calling = object()
         token = _inside.set(calling)
         try:
-            with in_this_task(LISTENER):
-                await settled(callback(partitions), LISTENER)
+            await settled(callback(partitions), LISTENER)
         finally:
             self._calling = None
             _inside.reset(token)
@@ -414,7 +422,12 @@ class Rebalancing:
         while listener is not None and callbacks and not self.listening.is_inside:
             name, leaving = callbacks.pop(0)
             if leaving:
-                error = self.listening.begin(getattr(listener, name), leaving, lambda: self._call_back_leaving(listener, callbacks))
+                callback, following = getattr(listener, name), lambda: self._call_back_leaving(listener, callbacks)
+                try:
+                    error = self.listening.begin(callback, leaving, following)
+                except BaseException:  # an interrupt: the next call is not to wait for a call-back that is over
+                    self._unsubscribed()
+                    raise
                 self._error = self._error or error
             if self.listening.is_busy:
                 self._callback_pending = True

@@ -86,6 +86,8 @@ class Observer:
     dated: "Dated | None" = field(default=None, repr=False)
     """What knows the date while time is virtual."""
     logging: LoggingListener = field(repr=False)
+    cursors: Callable[[], Mapping[TopicPartition, Cursor]] = field(repr=False, init=False)
+    """What is assigned, as calls see it; from any thread, in one step: another one may be in a read call that changes it."""
     _look_at: float = field(default=-inf, init=False)
 
     @logging.default
@@ -114,7 +116,11 @@ class Observer:
     @property
     def ready(self) -> bool:
         is_denied = bool(self.inbox.handler.denied)
-        return self.state is ConsumerState.STEADY and not is_denied and not self._stopped(self.unread.partitions.copy())
+        return self.state is ConsumerState.STEADY and not is_denied and not self._stopped(self.cursors())
+
+    @cursors.default
+    def _all_of_them(self) -> Callable[[], Mapping[TopicPartition, Cursor]]:
+        return self.unread.partitions.copy
 
     @property
     def assigned_once(self) -> bool:
@@ -140,10 +146,9 @@ class Observer:
     def measure(self, now: float) -> dict[str, dict[str, float]]:
         """Return the metrics by group and name. From any thread."""
         unread, config = self.unread, self.config
-        # One copy, in one step: another thread may be in a read call that changes the assignment. A stopped consumer
-        # has no partitions: a lag that stays what it was would look like a member that is stuck.
+        # A stopped consumer has no partitions: a lag that stays what it was would look like a member that is stuck.
         closed = self.lifecycle.phase is Phase.CLOSED
-        cursors = {} if closed else unread.partitions.copy()
+        cursors = {} if closed else self.cursors()
         found = self.metrics.snapshot(
             now,
             lags={partition: lag(config, cursor, unread.buffer.watermarks.get(partition)) for partition, cursor in cursors.items()},
@@ -192,7 +197,7 @@ class Observer:
             unreachable_since=milliseconds_of(below.unreachable_since, self.runtime.clock),
             last_answer_at=milliseconds_of(below.last_answer_at, self.runtime.clock),
             stale=is_stale(below, state),
-            partitions={tp: self._partition(tp, cursor, below) for tp, cursor in unread.partitions.copy().items()},
+            partitions={tp: self._partition(tp, cursor, below) for tp, cursor in self.cursors().items()},
         )
 
     def _partition(self, partition: TopicPartition, cursor: Cursor, below: BackgroundSnapshot) -> PartitionStatistics:

@@ -4,6 +4,7 @@ The leave request is sent even if the time is over, as long as there is any brok
 session timeout before it gives the partitions to anybody else.
 """
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
 from ...config import ConsumerConfig
@@ -18,7 +19,7 @@ from ..committing.commits import Why
 from ..group.rebalancing import Rebalancing
 from ..group.subscribed import Subscribed
 from ..reading.in_vain import InVain
-from ..task_context import in_this_task
+from ..task_context import LISTENER, cancellations, in_this_task
 from .lifecycle import Happening, Lifecycle, Phase
 from .ownership import CallGuard
 
@@ -42,6 +43,8 @@ class Parting:
     subscribed: Subscribed
     in_vain: InVain
     trace: Listener = field(repr=False)
+    _felt: int = field(default=0, init=False)
+    """The cancellations of the task that stops the consumer which it had felt when it began. Every other one ends the stop."""
 
     async def stop(self, guard: CallGuard, timeout_ms: float | None, *, clean: bool) -> None:
         """End what reads alone, and then stop for good."""
@@ -89,10 +92,15 @@ class Parting:
         return True
 
     async def finish(self, allowed: float, *, clean: bool, ends: Happening = Happening.PARTED) -> None:
-        """Do what ``begin`` announced, within ``allowed`` seconds."""
+        """Do what ``begin`` announced, within ``allowed`` seconds.
+
+        A task that was cancelled before, and has not felt it, stops the consumer as one does that has: then it is cancelled.
+        """
+        cancelled = None
         try:
             if self.runtime.task_context is not None:  # it was started
                 with self.runtime.shield():
+                    cancelled = await self._cancelled_before()
                     await self._leave(self.runtime.clock() + allowed, allowed, clean=clean)
         finally:
             self.lifecycle.parting_by = None
@@ -100,6 +108,18 @@ class Parting:
             self.runtime.wake_application()
             if self.lifecycle.phase is Phase.NEW:
                 self.runtime.reset()
+            if cancelled is not None:
+                raise cancelled
+
+    async def _cancelled_before(self) -> asyncio.CancelledError | None:
+        """Return the cancellation that the task has not felt yet, such as by Ctrl-C while a synchronous handler ran."""
+        cancelled = None
+        try:
+            await self.runtime.signal.checkpoint()
+        except asyncio.CancelledError as error:
+            cancelled = error
+        self._felt = cancellations()
+        return cancelled
 
     async def wait_for_the_first(self, allowed: float) -> None:
         """Wait until the stop that is running is done, up to ``allowed`` seconds."""
@@ -152,7 +172,8 @@ class Parting:
             return
         with self.runtime.limit(max(0.0, until - self.runtime.clock())):
             try:
-                await listening.call(getattr(listening.listener, name), partitions)
+                with in_this_task(LISTENER, self._felt):
+                    await listening.call(getattr(listening.listener, name), partitions)
             except Exception as error:  # the boundary to the user's code: stopping goes on, and says so
                 self._report(f"{name} failed while stopping", error)
 
@@ -179,9 +200,21 @@ class Parting:
                 commits.fail(commit, error)
             else:
                 commits.end(commit)
-        try:
-            with in_this_task("an interceptor"):
-                await commits.intercept()
-        except Exception as error:  # the boundary to the user's code: raised when the listener was called, too
-            return error
-        return None
+        return await self._intercept(now + max(0.0, allowed))
+
+    async def _intercept(self, until: float) -> Exception | None:
+        """Have every interceptor hear of every commit. What is at work at ``until`` is ended. Return the first error."""
+        commits, first = self.auto_commit.commits, None
+        while commits.achieved:  # after one that raised or was ended, the next one
+            with self.runtime.limit(max(0.0, until - self.runtime.clock())) as limit:
+                try:
+                    with in_this_task("an interceptor", self._felt):
+                        await commits.intercept()
+                except Exception as error:  # the boundary to the user's code: raised when the listener was called, too
+                    if first is not None:
+                        self._report("an interceptor failed while stopping", error)
+                    first = first or error
+            if limit is not None and limit.cancelled_caught:
+                text = "an interceptor's on_commit() did not return in time while stopping; it was cancelled"
+                self.trace(Fault(now=self.runtime.clock(), text=text))
+        return first

@@ -182,7 +182,7 @@ class ShareMembership:
     def shown(self, now: float) -> ConsumerState:
         """Return what the member is doing, for people."""
         seen_at = self._talk.seen_at
-        away = self.state in (_S.JOINING, _S.STABLE) and self.coordinator.coordinator is None
+        away = self.state in (_S.JOINING, _S.RECLAIMING, _S.STABLE) and self.coordinator.coordinator is None
         if away and seen_at is not None and now >= seen_at + self._talk.interval:
             return ConsumerState.COORDINATOR_LOST
         if self.state is _S.STABLE and not self._assigned:
@@ -420,8 +420,11 @@ class ShareMembership:
             taken = self.state is _S.JOINING and verdict is Verdict.OLD_GENERATION
             self._restart(LEAVE_EPOCH if taken else JOIN_EPOCH)
             self._move(_I.TAKEN if taken else _I.FENCE, now, str(error))
-            text = "not a member of the share group any more; joining again"
-            self.trace(Fault(now=now, text=text, error=error, subject="group"))
+            if taken:  # it was no member, and that lasts until it may be one
+                text, outage = "the coordinator still knows this member from before; leaving first, to join then", _HEARTBEATS
+            else:
+                text, outage = "not a member of the share group any more; joining again", ""
+            self.trace(Fault(now=now, text=text, error=error, subject="group", outage=outage))
             return
         elif verdict in (Verdict.REDISCOVER, Verdict.UNREACHABLE):
             self.coordinator.lost(node_id, error, now)

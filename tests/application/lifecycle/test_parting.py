@@ -153,6 +153,53 @@ async def test_an_interceptor_that_raises_is_heard_after_the_member_has_left(pro
     assert ending.happened == ["revoked"], "it is called all the same"
 
 
+class Hearing(ConsumerInterceptor):
+    """Remembers up to where was committed."""
+
+    def __init__(self) -> None:
+        self.heard: list[int] = []
+
+    def on_consume(self, records: Any) -> Any:
+        return records
+
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        self.heard += [offset.offset for offset in offsets.values()]
+
+
+class Hanging(Raising):
+    async def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:  # type: ignore[override]  # or async
+        await anyio.sleep_forever()
+
+
+@both
+@virtual
+async def test_every_interceptor_hears_of_every_commit_though_one_raises_each_time(protocol: str) -> None:
+    """A commit by interval is answered, and nothing has read since: the interceptors hear of it with the last one."""
+    ending, second = Ending(protocol, work=nothing), Hearing()
+    consumer = await ending.member(interceptors=(Raising(), second), auto_commit_interval_ms=1000)
+    await anyio.sleep(2)
+    await consumer.getmany(timeout_ms=0, max_records=5)
+    await anyio.sleep(0.5)
+    assert (ending.stored, second.heard) == (COUNT, [])
+    with pytest.raises(ZeroDivisionError):
+        await consumer.stop()
+    assert (ending.stored, second.heard) == (COUNT + 5, [COUNT, COUNT + 5])
+    assert ending.faults() == ["an interceptor failed while stopping"], "of two errors one is raised"
+
+
+@both
+@virtual
+async def test_an_interceptor_that_never_returns_leaves_time_for_the_listener_and_to_leave(protocol: str) -> None:
+    ending, second = Ending(protocol, work=lambda: anyio.sleep(0.5)), Hearing()
+    consumer = await ending.member(interceptors=(Hanging(), second))
+    before = anyio.current_time()
+    await consumer.stop(timeout_ms=4000)
+    assert anyio.current_time() - before <= 4
+    assert (ending.has_left, ending.stored, second.heard) == (True, COUNT, [COUNT])
+    assert ending.happened == ["revoked"]
+    assert ending.faults() == ["an interceptor's on_commit() did not return in time while stopping; it was cancelled"]
+
+
 @both
 @virtual
 async def test_what_another_task_is_done_with_is_committed_though_an_interceptor_raises(protocol: str) -> None:

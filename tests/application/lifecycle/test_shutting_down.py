@@ -195,6 +195,28 @@ def test_a_call_back_that_was_cancelled_too_does_not_keep_a_stop_from_committing
 
 
 @MEMBERS
+def test_a_stop_that_was_under_way_when_the_rest_was_cancelled_leaves_the_group(protocol: str) -> None:
+    """The loop ends while the call-back is at work, and is not there for the request to leave."""
+
+    async def main() -> None:
+        cluster, _ = filled(20)
+        listener, member = _Working(), _member(cluster, protocol)
+        member.subscribe(["t"], listener=listener)
+        await member.start()
+        await _read(member, 20)
+        others = asyncio.all_tasks()
+        listener.worker = asyncio.create_task(asyncio.sleep(1))
+        stop = asyncio.create_task(member.stop())
+        await asyncio.sleep(0.5)
+        for task in others - {asyncio.current_task()}:
+            task.cancel()
+        await stop
+        assert cluster.groups.members("g") == []
+
+    _run(main)
+
+
+@MEMBERS
 def test_a_call_back_that_was_cancelled_is_a_failure_for_the_read_that_waits_for_it(protocol: str) -> None:
     async def main() -> None:
         cluster, _ = filled(20)
@@ -289,6 +311,82 @@ def test_a_stop_that_is_cancelled_in_a_call_back_ends_there(protocol: str) -> No
         task.cancel()
         await asyncio.wait([task])
         assert task.cancelled()
+        assert cluster.groups.members("g") == []
+
+    _run(main)
+
+
+class _Yielding(ConsumerRebalanceListener):
+    """Lets others run before it says that it was called."""
+
+    def __init__(self) -> None:
+        self.called: list[Collection[TopicPartition]] = []
+
+    async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        await asyncio.sleep(0)
+        self.called.append(revoked)
+
+
+@MEMBERS
+@pytest.mark.parametrize("commits", [False, True], ids=["no commit", "a last commit"])
+def test_a_task_that_was_cancelled_and_has_not_felt_it_yet_is_cancelled_once_it_has_stopped_the_consumer(
+    protocol: str, commits: bool
+) -> None:
+    """Such as by Ctrl-C while a synchronous handler runs. A task that was told is to stop in the same way as one that felt it."""
+
+    async def main() -> None:
+        cluster, (tp,) = filled(20)
+        seen: list[TraceEvent] = []
+        listener, member = _Yielding(), _member(cluster, protocol, trace=seen.append, enable_auto_commit=commits)
+        member.subscribe(["t"], listener=listener)
+        await member.start()
+        went_on = []
+
+        async def stops() -> None:
+            await _read(member, 20)
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            await member.stop()
+            went_on.append(True)
+
+        task = asyncio.create_task(stops())
+        await asyncio.wait([task])
+        assert task.cancelled()
+        assert went_on == []
+        assert listener.called == [{tp}]
+        assert cluster.groups.offsets.positions.groups.get("g", {}).get(tp) == (20 if commits else None)
+        assert cluster.groups.members("g") == []
+        assert [event.text for event in seen if isinstance(event, Fault)] == []
+
+    _run(main)
+
+
+@MEMBERS
+def test_a_stop_whose_call_back_cancels_its_task_ends_in_the_next_call_back(protocol: str) -> None:
+    class Cancels(ConsumerInterceptor):
+        def on_consume(self, records: Any) -> Any:
+            return records
+
+        def on_commit(self, offsets: Any) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+
+    async def main() -> None:
+        cluster, (tp,) = filled(20)
+        listener, member = _Yielding(), _member(cluster, protocol, interceptors=(Cancels(),))
+        member.subscribe(["t"], listener=listener)
+        await member.start()
+
+        async def stops() -> None:
+            await _read(member, 20)
+            await member.stop()
+
+        task = asyncio.create_task(stops())
+        await asyncio.wait([task])
+        assert task.cancelled()
+        assert cluster.groups.offsets.positions["g", tp] == 20
         assert cluster.groups.members("g") == []
 
     _run(main)

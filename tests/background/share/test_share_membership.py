@@ -16,7 +16,7 @@ from kafka_async.errors import (
     UnsupportedVersionError,
 )
 from kafka_async.events import Call, SubscribeTopics, Unsubscribe
-from kafka_async.model import TopicPartition
+from kafka_async.model import ConsumerState, TopicPartition
 from kafka_async.trace import Fault, Recovered
 from kafka_async.wire.messages import (
     FindCoordinatorRequest,
@@ -186,6 +186,27 @@ def reclaiming() -> World:
     world.poll(0.5)
     assert state(world) is ShareMemberState.RECLAIMING
     return world
+
+
+def test_a_member_that_the_coordinator_knows_from_before_says_so_and_that_it_has_joined() -> None:
+    world = reclaiming()
+    (fault,) = [event for event in world.seen if isinstance(event, Fault)]
+    assert fault.text == "the coordinator still knows this member from before; leaving first, to join then"
+    assert isinstance(fault.error, FencedMemberEpochError)
+    world.answer(ShareGroupHeartbeatRequest, taken_in(epoch=-1), 0.5)
+    world.poll(0.5)
+    assert recovered(world) == []
+    world.answer(ShareGroupHeartbeatRequest, taken_in(0), 0.6)
+    assert recovered(world) == [(fault.outage, 0.6)]
+
+
+def test_a_member_that_is_to_leave_first_shows_that_the_coordinator_is_lost() -> None:
+    world = reclaiming()
+    world.answer(ShareGroupHeartbeatRequest, failed(NotCoordinatorError.errno), 0.5)
+    world.poll(0.6)
+    shown = world.background.membership.shown
+    assert (state(world), shown(0.6), shown(5.4)) == (ShareMemberState.RECLAIMING, ConsumerState.JOINING, ConsumerState.JOINING)
+    assert shown(5.6) is ConsumerState.COORDINATOR_LOST
 
 
 @pytest.mark.parametrize("error", [UnknownMemberIdError, GroupIdNotFound, GroupAuthorizationFailedError])
