@@ -6,6 +6,7 @@ that one that is garbage is noticed.
 
 from itertools import count
 from typing import TYPE_CHECKING, Final
+from weakref import ref
 
 from ..background.boundary import EventHandler, FetchBuffer
 from ..config import ConsumerConfig
@@ -107,7 +108,9 @@ def assemble(
     auto_commit = AutoCommit(config, runtime, unread, commits, Holdings(runtime, unread, handout))
     rebalancing = Rebalancing(unread, inbox, outbox, Listening(runtime), LastCommit(auto_commit, runtime), observer, runtime)
     assigned = AssignedPartitions(unread, rebalancing)
-    observer.cursors = assigned.cursors
+    # The background holds the observer. Over this it would hold the listener as well, which may refer to the consumer.
+    own = ref(assigned)
+    observer.cursors = lambda: unread.partitions.copy() if (found := own()) is None else found.cursors()
     gate = Gate(lifecycle, handler, inbox, rebalancing, subscribed, unread)
     in_vain = InVain(observer, runtime, _NOTHING_TO_READ)
     reader = Reader(

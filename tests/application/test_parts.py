@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from kafka_async import ConsumerConfig, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka_async import ConsumerConfig, ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka_async.application.parts import assemble
 from kafka_async.application.reading.cursor import PauseReason
 from kafka_async.errors import IllegalStateError
@@ -35,6 +35,21 @@ def test_parts_do_not_keep_a_consumer_alive() -> None:
     gc.collect()
     assert consumer() is None
     assert parts.subscribed.topics == {"t"}
+
+
+def test_what_the_background_holds_does_not_keep_a_consumer_alive_to_which_its_listener_refers() -> None:
+    class Listener(ConsumerRebalanceListener):
+        def __init__(self, of: KafkaConsumer[bytes, bytes]) -> None:
+            self.consumer = of
+
+    parts = assemble(config())
+    observer, consumer = parts.observer, KafkaConsumer[bytes, bytes](parts=parts)
+    consumer.subscribe(["t"], listener=Listener(consumer))
+    alive = weakref.ref(consumer)
+    del parts, consumer
+    gc.collect()
+    assert alive() is None
+    assert observer.cursors() == {}
 
 
 def test_a_consumer_without_a_client_id_is_named_for_its_group_and_numbered() -> None:

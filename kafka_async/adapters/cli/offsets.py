@@ -304,7 +304,9 @@ async def commit_for(consumer: KafkaConsumer[Any, Any], moves: Collection[Move])
     except KafkaError as error:
         return MovesMade(moves=moves, unchecked=in_words(error))
     now = {name: topic.topic_id for name, topic in topics.items()}
-    former = [move for move in moves if now.get(move.partition.topic, move.topic_id) != move.topic_id]
+    # Without an id on either side, as while brokers before 2.8 are replaced, nothing is known.
+    known = [move for move in moves if None not in (move.topic_id, now.get(move.partition.topic))]
+    former = [move for move in known if now[move.partition.topic] != move.topic_id]
     return MovesMade(moves=[move for move in moves if move not in former], former=[move.partition for move in former])
 
 

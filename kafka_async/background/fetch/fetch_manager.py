@@ -566,6 +566,7 @@ class FetchManager:
         The sequence that reads nothing for ever, from a leader that is well: it names a replica that it can reach and we cannot,
         and gives no records as long as it knows our rack.
         """
+        spent = min(spent, self.config.request_timeout_ms / 1000)  # a process that was suspended has not waited
         setbacks, longest = entry.setbacks, min(self._lease, max(_LONGEST_WITHOUT_REPLICA, 4 * spent))
         failures = setbacks.replica_failures if setbacks.replica == replica else 0
         wait = ExponentialBackoff(max(self.config.retry_backoff, spent), longest).delay(failures, NO_JITTER)
