@@ -13,6 +13,9 @@ from ..functions import awaited, called_of, check_work, close, finished, takes_t
 from ..model import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from ..values import define, evolve, frozen
 
+LISTENER: Final = "the rebalance listener"
+CANCELLED: Final = "a call-back of {} was cancelled"
+
 Record = ConsumerRecord[Any, Any]
 Batch = dict[TopicPartition, list[Record]]
 

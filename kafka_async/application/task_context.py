@@ -13,11 +13,10 @@ from anyio.lowlevel import current_token
 from ..errors import IllegalStateError
 from ..network.waiting import begin_task, running_loop
 from ..values import define, field
+from .callbacks import CANCELLED, LISTENER
 
 _FOREIGN = "the consumer belongs to the event loop on which it was started; call it from there"
 _GONE = "the event loop on which the consumer was started is closed; make a new consumer"
-LISTENER = "the rebalance listener"
-CANCELLED = "a call-back of {} was cancelled"
 
 
 class Owned(Protocol):

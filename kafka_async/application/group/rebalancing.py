@@ -9,7 +9,6 @@ A slow commit holds up only the partitions that it is for: the read call goes on
 next one looks at the commit again.
 """
 
-import asyncio
 import inspect
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -21,13 +20,12 @@ from ...functions import finished
 from ...model import TopicPartition
 from ...trace import Fault, Listener, Notice, plural
 from ...values import define, field
-from ..callbacks import ConsumerRebalanceListener, settled
+from ..callbacks import CANCELLED, LISTENER, ConsumerRebalanceListener, settled
 from ..committing.auto_commit import LastCommit
 from ..inbox import Inbox
 from ..outbox import Outbox
 from ..reading.cursor import PartitionCustody
 from ..reading.unread import Unread
-from ..task_context import CANCELLED, LISTENER
 
 if TYPE_CHECKING:
     from ..lifecycle.runtime import Runtime
@@ -85,6 +83,8 @@ class Listening:
 
         Return what was raised at once.
         """
+        import asyncio  # a program that names the class imports none
+
         self._calling = calling = object()
         token = _inside.set(calling)
         try:

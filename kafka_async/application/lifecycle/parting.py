@@ -4,7 +4,6 @@ The leave request is sent even if the time is over, as long as there is any brok
 session timeout before it gives the partitions to anybody else.
 """
 
-import asyncio
 from typing import TYPE_CHECKING, Final
 
 from ...config import ConsumerConfig
@@ -14,16 +13,18 @@ from ...trace import Fault, Listener
 from ...values import define, field
 from ..arguments import seconds
 from ..background_calls import BackgroundCalls
+from ..callbacks import LISTENER
 from ..committing.auto_commit import AutoCommit
 from ..committing.commits import Why
 from ..group.rebalancing import Rebalancing
 from ..group.subscribed import Subscribed
 from ..reading.in_vain import InVain
-from ..task_context import LISTENER, cancellations, in_this_task
 from .lifecycle import Happening, Lifecycle, Phase
 from .ownership import CallGuard
 
 if TYPE_CHECKING:
+    import asyncio
+
     from .runtime import Runtime
 
 LEAVE_MS: Final = 1000
@@ -111,8 +112,12 @@ class Parting:
             if cancelled is not None:
                 raise cancelled
 
-    async def _cancelled_before(self) -> asyncio.CancelledError | None:
+    async def _cancelled_before(self) -> "asyncio.CancelledError | None":
         """Return the cancellation that the task has not felt yet, such as by Ctrl-C while a synchronous handler ran."""
+        import asyncio  # a program that names the class imports none, and nothing that needs it
+
+        from ..task_context import cancellations
+
         cancelled = None
         try:
             await self.runtime.signal.checkpoint()
@@ -170,6 +175,8 @@ class Parting:
         listening = self.rebalancing.listening
         if listening.listener is None or not partitions:
             return
+        from ..task_context import in_this_task
+
         with self.runtime.limit(max(0.0, until - self.runtime.clock())):
             try:
                 with in_this_task(LISTENER, self._felt):
@@ -204,6 +211,8 @@ class Parting:
 
     async def _intercept(self, until: float) -> Exception | None:
         """Have every interceptor hear of every commit. What is at work at ``until`` is ended. Return the first error."""
+        from ..task_context import in_this_task
+
         commits, first = self.auto_commit.commits, None
         while commits.achieved:  # after one that raised or was ended, the next one
             with self.runtime.limit(max(0.0, until - self.runtime.clock())) as limit:
