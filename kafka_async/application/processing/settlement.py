@@ -104,7 +104,7 @@ class CommitSettlement:
             return  # the end commits
         progress.work.forget(progress.work.parts.keys() - set(progress.source.assignment()))
         tasks = self.run.tasks
-        if tasks is not None and (self._commit is None or self._commit.done) and progress.to_commit_by_interval():
+        if tasks is not None and (self._commit is None or self._commit.done):
             # Not as part of a call-back of a rebalance, which may be reading on: what that commits says how far the partitions that
             # leave are done, and moves their positions back, while handlers of theirs still run.
             self._commit = self._outside.run(self.run.start, tasks, partial(progress.commit, progress.to_commit_by_interval))
