@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from contextlib import aclosing, asynccontextmanager
-from functools import partial, wraps
+from functools import partial
 from typing import Any, ParamSpec, TypeVar, cast
 from zlib import crc32
 
@@ -21,12 +21,10 @@ from kafka_async.wire.messages import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from tests.virtual import run_virtual, run_virtual_asyncio
+from tests.virtual import run_virtual, run_virtual_asyncio, virtual_on
 
 P = ParamSpec("P")
 T = TypeVar("T")
-ENOUGH = 1000.0
-"""Virtual seconds that a test may take."""
 
 Consumer = KafkaConsumer[Any, Any]
 Records = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
@@ -107,28 +105,16 @@ def numbers(count: int, start: int = 0) -> list[bytes]:
 
 
 def virtual(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
-    """Run a test under virtual time, of which it gets so much that only a test that hangs needs more.
+    """Run a test under virtual time.
 
     On asyncio, which most programs have; every fourth test, chosen by its name, on trio, which takes a third more of a CPU.
     """
-    return _on(run_virtual if crc32(test.__qualname__.encode()) % 4 == 0 else run_virtual_asyncio, test)
+    return virtual_on(test, run_virtual if crc32(test.__qualname__.encode()) % 4 == 0 else run_virtual_asyncio)
 
 
 def virtual_on_trio(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
     """As ``virtual``, for what only trio has: a clock that a test can set, scopes that shield from every cancellation."""
-    return _on(run_virtual, test)
-
-
-def _on(run: Callable[[Callable[[], Awaitable[None]]], None], test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
-    @wraps(test)
-    def running(*args: P.args, **kwargs: P.kwargs) -> None:
-        async def within_limits() -> None:
-            with anyio.fail_after(ENOUGH):
-                await test(*args, **kwargs)
-
-        run(within_limits)
-
-    return running
+    return virtual_on(test, run_virtual)
 
 
 @define(eq=False)

@@ -1,7 +1,6 @@
 """What the tests of single edges share: a cluster with a group whose other members do as the test says, and its consumer."""
 
 from collections.abc import Awaitable, Callable, Collection
-from functools import wraps
 from typing import Any, Final, ParamSpec
 
 import anyio
@@ -11,14 +10,12 @@ from attrs import Factory, define
 from kafka_async import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
 from kafka_async.testing import Cluster
 from kafka_async.testing.simulation import FakeCluster
-from tests.virtual import run_virtual, run_virtual_asyncio
+from tests.virtual import run_virtual, run_virtual_asyncio, virtual_on
 
 from .others import BEAT_MS, GROUP, Others
 
 P = ParamSpec("P")
 
-ENOUGH: Final = 1000.0
-"""Virtual seconds that a test may take."""
 GROUPS: Final[dict[str, dict[str, Any]]] = {
     "classic": {"group_protocol": "classic", "heartbeat_interval_ms": BEAT_MS},
     "cooperative": {
@@ -33,17 +30,7 @@ every_protocol = pytest.mark.parametrize("protocol", sorted(GROUPS))
 
 def virtual(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
     """Run a test under virtual time, on asyncio and then on trio."""
-
-    @wraps(test)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        async def within_limits() -> None:
-            with anyio.fail_after(ENOUGH):
-                await test(*args, **kwargs)
-
-        run_virtual_asyncio(within_limits)
-        run_virtual(within_limits)
-
-    return run
+    return virtual_on(test, run_virtual_asyncio, run_virtual)
 
 
 @define(eq=False)

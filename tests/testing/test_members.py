@@ -1,7 +1,6 @@
 """Members whose part a test plays: the consumer under test has company, and no second consumer has to run."""
 
 from collections.abc import Awaitable, Callable, Collection
-from functools import wraps
 from typing import Any, Final, ParamSpec
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from kafka_async import ConsumerRebalanceListener, KafkaConsumer, SubscriptionPattern, TopicPartition
 from kafka_async.errors import CommitFailedError, InvalidRegularExpressionError
 from kafka_async.testing import Cluster, Member
-from tests.virtual import run_virtual, run_virtual_asyncio
+from tests.virtual import run_virtual, run_virtual_asyncio, virtual_on
 
 P = ParamSpec("P")
 KINDS: Final[dict[str, dict[str, Any]]] = {
@@ -23,12 +22,7 @@ in_every_way = pytest.mark.parametrize("kind", KINDS)
 def virtual(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
     """Run a test under virtual time, on asyncio and then on trio."""
 
-    @wraps(test)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        run_virtual_asyncio(lambda: test(*args, **kwargs))
-        run_virtual(lambda: test(*args, **kwargs))
-
-    return run
+    return virtual_on(test, run_virtual_asyncio, run_virtual)
 
 
 class Journal(ConsumerRebalanceListener):

@@ -152,12 +152,17 @@ class _Working(ConsumerRebalanceListener):
             await self.worker
 
 
-async def _with_a_listener_at_work(cluster: FakeCluster, member: Any, listener: ConsumerRebalanceListener) -> None:
-    """Read all of ``t``, and wait in a read whose rebalance brings ``u``."""
-    cluster.create_topic("u", 1)
+async def _read_with_a_listener(member: Any, listener: ConsumerRebalanceListener) -> None:
+    """Read all of ``t``."""
     member.subscribe(["t"], listener=listener)
     await member.start()
     await _read(member, 20)
+
+
+async def _with_a_listener_at_work(cluster: FakeCluster, member: Any, listener: ConsumerRebalanceListener) -> None:
+    """Read all of ``t``, and wait in a read whose rebalance brings ``u``."""
+    cluster.create_topic("u", 1)
+    await _read_with_a_listener(member, listener)
     member.subscribe(["t", "u"], listener=listener)
     while True:
         await member.getmany(timeout_ms=600_000)
@@ -201,9 +206,7 @@ def test_a_stop_that_was_under_way_when_the_rest_was_cancelled_leaves_the_group(
     async def main() -> None:
         cluster, _ = filled(20)
         listener, member = _Working(), _member(cluster, protocol)
-        member.subscribe(["t"], listener=listener)
-        await member.start()
-        await _read(member, 20)
+        await _read_with_a_listener(member, listener)
         others = asyncio.all_tasks()
         listener.worker = asyncio.create_task(asyncio.sleep(1))
         stop = asyncio.create_task(member.stop())
@@ -283,9 +286,7 @@ def test_an_interceptor_may_wait_for_a_task_that_was_cancelled_when_a_consumer_s
         cluster, (tp,) = filled(20)
         listener, interceptor = _Working(), _Waiting()
         member = _member(cluster, protocol, interceptors=(interceptor,))
-        member.subscribe(["t"], listener=listener)
-        await member.start()
-        await _read(member, 20)
+        await _read_with_a_listener(member, listener)
         interceptor.worker = asyncio.create_task(asyncio.sleep(600))
         await _everything_is_cancelled()
         with pytest.raises(IllegalStateError, match="call-back of an interceptor was cancelled"):
@@ -302,9 +303,7 @@ def test_a_stop_that_is_cancelled_in_a_call_back_ends_there(protocol: str) -> No
     async def main() -> None:
         cluster, _ = filled(20)
         listener, member = _Working(), _member(cluster, protocol)
-        member.subscribe(["t"], listener=listener)
-        await member.start()
-        await _read(member, 20)
+        await _read_with_a_listener(member, listener)
         listener.worker = asyncio.create_task(asyncio.sleep(600))
         task = asyncio.create_task(member.stop())
         await asyncio.sleep(1)
