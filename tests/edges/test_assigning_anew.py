@@ -21,8 +21,8 @@ from .support import Ownership
 PATIENCE = 300.0
 """Virtual seconds after which a read has hung: longer than every timeout of a request and every back-off together."""
 SEEDS = 40
-PARTS = [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, 8))]
-"""The programs are divided among eight tests; the first is fast."""
+PARTS = [pytest.param(part, marks=pytest.mark.apart) if part % 2 else part for part in range(8)]
+"""The programs are divided among eight tests; every other one is left out of each run, since they have held for long."""
 WAYS = ("getmany", "getone", "iteration", "getarrow", "arrow_batches")
 Found = list[tuple[int, int]]
 

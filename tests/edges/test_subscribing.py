@@ -211,6 +211,7 @@ async def test_a_call_back_of_unsubscribe_can_commit_what_leaves_whatever_is_ass
         assert not place.kit.members(GROUP)
 
 
+@pytest.mark.slow
 @every_protocol
 @pytest.mark.parametrize("cancelled", [False, True], ids=["the read that began it ends it", "the next one does"])
 @virtual
@@ -704,6 +705,7 @@ async def test_pause_and_position_survive_a_rebalance_of_what_stays(protocol: st
         assert (await consumer.getone(stays)).offset == position
 
 
+@pytest.mark.slow
 @every_protocol
 @virtual
 async def test_no_task_is_handed_a_record_before_on_partitions_assigned_has_returned(protocol: str) -> None:

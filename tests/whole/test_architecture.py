@@ -76,6 +76,7 @@ def _imports(path: Path) -> Iterator[str]:
                 yield "ours:" + parts[1] if parts[0] == "kafka_async" and len(parts) > 1 else parts[0]
 
 
+@pytest.mark.slow
 @for_each(FILES)
 def test_a_package_imports_only_what_sorts_after_it(path: Path) -> None:
     parts = path.relative_to(PACKAGE).parts
@@ -186,6 +187,7 @@ def _bases(path: Path, cls: ast.ClassDef) -> Iterator[tuple[Path, ast.ClassDef]]
                 yield from ((file, base) for base in _classes(file) if base.name in wanted)
 
 
+@pytest.mark.slow
 def test_no_class_is_split_over_files_by_inheritance() -> None:
     """A class that uses private names of its base is one class in two files: it holds parts instead."""
     split = set()

@@ -17,6 +17,7 @@ def test_hardly_any_files_import_each_other_in_a_circle() -> None:
     assert len(house.circles()) <= 1, house.circles()
 
 
+@pytest.mark.slow
 def test_no_part_has_more_fields_than_one_can_keep_in_mind() -> None:
     assert house.large_classes() == {}
 

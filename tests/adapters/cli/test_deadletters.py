@@ -106,6 +106,7 @@ def box(gone: set[int], strangers: set[int], offsets: list[int]) -> Letterbox:
     return Letterbox(ends={DEAD: (offsets[-1] + 5 if offsets else 0)}, entries=tuple(entries), topic_id=None)
 
 
+@pytest.mark.slow
 @given(data=st.data(), offsets=st.lists(st.integers(0, 300), unique=True, max_size=80).map(sorted))
 def test_exactly_what_has_gone_back_is_remembered(data: st.DataObject, offsets: list[int]) -> None:
     pick = st.sets(st.sampled_from(offsets)) if offsets else st.just(set[int]())
@@ -323,6 +324,7 @@ def test_the_record_itself_goes_back_while_it_is_there(brokers: Brokers, by_brok
 # --- letters that stay, and those after them -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_letters_that_cannot_go_back_do_not_hold_up_those_after_them(brokers: Brokers) -> None:
     for offset in range(BATCH + 1):
         brokers.letter_of_broker(1000 + offset)  # there is no such record any more

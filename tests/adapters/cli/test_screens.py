@@ -199,6 +199,7 @@ names = st.text(min_size=1, max_size=260)
 keys = st.sampled_from(["up", "down", "enter", "escape", "s", "/", "p", "c", "h", "pagedown", "end", "home", "a", "backspace", "j"])
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(names, st.sampled_from(Status)), max_size=30, unique_by=lambda pair: pair[0]), st.lists(keys), st.data())
 def test_whatever_is_pressed_there_is_a_page(found: list[tuple[str, Status]], pressed: list[str], data: st.DataObject) -> None:
     groups = snapshot(*(group(name, part(name, 0, lag=5), status=status) for name, status in found))

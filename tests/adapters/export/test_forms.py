@@ -205,6 +205,7 @@ def _groups(data: bytes) -> list[int]:
     return [found.metadata.row_group(number).num_rows for number in range(found.num_row_groups)]
 
 
+@pytest.mark.slow
 def test_row_groups_have_a_million_rows_whatever_the_batches_are() -> None:
     schema = pa.schema([("id", pa.int64())])
     column = pa.array(range(700_000), pa.int64())

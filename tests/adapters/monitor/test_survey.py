@@ -464,6 +464,7 @@ async def polls(survey: Survey, count: int) -> list[Snapshot]:
     return found
 
 
+@pytest.mark.slow
 @virtual
 async def test_a_broker_that_does_not_get_through_its_groups_in_a_poll_tells_all_of_them_in_turns() -> None:
     """Descriptions of all came first, so the time was over before any offsets were asked for, in each poll anew."""

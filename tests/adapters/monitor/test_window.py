@@ -375,6 +375,7 @@ FACTS = (Status.OK, Status.UNKNOWN, Status.UNREADABLE, Status.ERR)
 """What a single look can say: nothing of it is drawn from what was seen before."""
 
 
+@pytest.mark.slow
 @given(polls, seen, members)
 def test_a_gap_is_no_alarm(samples: list[tuple[float, Seen, Members]], sample: Seen, who: Members) -> None:
     window, now = Window(), 0.0

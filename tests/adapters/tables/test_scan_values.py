@@ -189,6 +189,7 @@ def test_avro_with_a_registry() -> None:
             found.scan("a", values="avro", registry={"url": registry.url, "version": None}).to_arrow()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topics", [["a"], ["a", "b"]])
 def test_a_few_values_without_an_id_are_as_few_whenever_they_are_read_again(topics: list[str]) -> None:
     schema = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}

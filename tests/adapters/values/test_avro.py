@@ -280,6 +280,7 @@ def each_reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(avro_bulk, "AVAILABLE", request.param and avro_bulk.AVAILABLE)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("each_reader")
 @pytest.mark.parametrize("earlier", [True, False])
 def test_any_number_of_values_without_an_id_are_bad_ones_in_a_topic_that_has_ids(server: RegistryServer, earlier: bool) -> None:
@@ -296,6 +297,7 @@ def test_any_number_of_values_without_an_id_are_bad_ones_in_a_topic_that_has_ids
     assert len(server.asked_for) == len(BARE) + FEW + 2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("each_reader")
 def test_where_the_first_value_with_an_id_stands_does_not_matter(server: RegistryServer) -> None:
     server.put("/subjects/orders-value/versions/latest", ID, id=7)

@@ -266,6 +266,7 @@ def test_a_topic_that_was_written_without_a_registry_is_an_error(server: Registr
         rows(found, [order(id=7)] * 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("behind", [True, False])
 def test_any_number_of_messages_without_an_id_are_bad_ones_in_a_topic_that_has_ids(server: RegistryServer, behind: bool) -> None:
     put(server)

@@ -196,6 +196,7 @@ async def test_too_many_streams_are_refused_and_the_page_still_loads(monkeypatch
             writer.close()
 
 
+@pytest.mark.slow
 async def test_a_reader_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "WRITE_SECONDS", 0.2)
     many = [[group(f"g{number:03}{'x' * 200}", part("t", 0, lag=lag)) for number in range(200)] for lag in (1, 2)]

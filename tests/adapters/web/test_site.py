@@ -310,6 +310,7 @@ def test_the_page_before_the_first_poll() -> None:
     assert "has not ended yet" in page("/", None).text
 
 
+@pytest.mark.slow
 def test_many_groups_are_the_worst_and_a_number() -> None:
     many = snapshot(*(group(f"g{number}", part("t", 0)) for number in range(10_000)))
     found = page("/", many)

@@ -189,6 +189,7 @@ async def test_a_commit_that_is_quick_is_waited_for(protocol: str) -> None:
         assert len(offsets) == 2
 
 
+@pytest.mark.slow
 @both
 @virtual
 async def test_a_commit_that_does_not_end_holds_a_rebalance_up_for_a_bounded_time(protocol: str) -> None:
@@ -223,6 +224,7 @@ async def test_reads_that_are_cancelled_while_the_commit_is_under_way_make_no_se
         tasks.cancel_scope.cancel()
 
 
+@pytest.mark.slow
 @both
 @virtual
 async def test_the_interval_leaves_partitions_out_that_have_a_last_commit(protocol: str) -> None:
@@ -237,6 +239,7 @@ async def test_the_interval_leaves_partitions_out_that_have_a_last_commit(protoc
     assert not w.faults()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("leave", ["stop", "unsubscribe"])
 @both
 @virtual

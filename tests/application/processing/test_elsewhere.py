@@ -61,6 +61,7 @@ class Losing(ConsumerRebalanceListener):
         self.lost = True
 
 
+@pytest.mark.slow
 @PROTOCOLS
 @virtual
 async def test_the_commit_of_an_idle_partition_stays_within_the_log_whatever_comes_and_goes(protocol: str) -> None:
@@ -97,6 +98,7 @@ async def test_a_drain_longer_than_a_session_keeps_the_membership_and_does_not_s
     assert len(some.started) == held, "nothing was begun twice: the partition has not left"
 
 
+@pytest.mark.slow
 @PROTOCOLS
 @virtual
 async def test_nothing_is_begun_once_the_session_may_be_over_and_all_goes_on_after_it(protocol: str) -> None:

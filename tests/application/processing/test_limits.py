@@ -130,6 +130,7 @@ async def test_a_record_that_was_tried_again_is_no_stall_any_more_once_it_is_don
         assert not run.statistics().stalled
 
 
+@pytest.mark.slow
 @virtual
 async def test_the_wait_of_a_record_that_is_tried_again_for_the_rate_is_no_stall() -> None:
     some, failed = world(60), set[int]()
@@ -148,6 +149,7 @@ async def test_the_wait_of_a_record_that_is_tried_again_for_the_rate_is_no_stall
             assert not run.statistics().stalled
 
 
+@pytest.mark.slow
 @virtual
 async def test_an_outage_is_no_stall_of_a_record_that_had_failed_before() -> None:
     some, down = world(), True

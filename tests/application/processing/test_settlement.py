@@ -209,6 +209,7 @@ async def test_of_a_batch_that_was_cancelled_what_is_not_done_comes_again_elsewh
         assert sorted(some.offsets()) == [2, 3, 4]
 
 
+@pytest.mark.slow
 @virtual
 async def test_what_runs_of_lost_partitions_is_cancelled_and_not_committed() -> None:
     some = world()
@@ -830,6 +831,7 @@ async def test_a_commit_by_interval_while_a_partition_drains_does_not_move_its_p
     assert set(found) == {(2, 2)}
 
 
+@pytest.mark.slow
 @virtual
 async def test_what_cannot_be_committed_is_not_committed_at_each_interval(caplog: pytest.LogCaptureFixture) -> None:
     some = world()

@@ -552,6 +552,7 @@ async def test_records_before_the_position_in_a_batch_are_left_out() -> None:
         assert await read_values(consumer, 7) == numbers(7, 13)
 
 
+@pytest.mark.slow
 @virtual
 async def test_the_position_passes_what_compaction_left_out() -> None:
     cluster = FakeCluster()

@@ -66,6 +66,7 @@ def test_a_start_that_fails_is_undone_and_can_be_made_again(run: Run) -> None:
     run(main)
 
 
+@pytest.mark.slow
 @on_both
 def test_a_stop_at_any_moment_of_a_start_ends_both(run: Run) -> None:
     async def starts(consumer: ShareConsumer[Any, Any]) -> None:

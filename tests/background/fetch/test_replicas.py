@@ -146,6 +146,7 @@ def test_a_leader_is_not_told_the_rack_for_a_while_after_its_replica_could_not_b
     assert waits(2, failure)[1] < 1, "it begins anew"
 
 
+@pytest.mark.slow
 def test_a_leader_is_told_the_rack_again_within_half_a_minute_and_sooner_if_it_names_another_replica() -> None:
     world = World(client_rack="r2", metadata_max_age_ms=300_000)
     world.fetching({A: 0})
