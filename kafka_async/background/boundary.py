@@ -315,7 +315,9 @@ class Demand:
     handlers: int = field(default=0, init=False, metadata=_APPLICATION)
     """Records that ``process`` has room for, if it runs."""
     pace: float = field(default=0.0, init=False, metadata=_APPLICATION)
-    """Seconds that the application takes for a record, all its handlers or tasks together; 0: not known."""
+    """Seconds that the application takes for a record, all its handlers or tasks together; 0: not known. It falls slowly."""
+    average: float = field(default=0.0, init=False, metadata=_APPLICATION)
+    """The same for many records: one that took long, or a pause of the program, counts for no more than it is."""
     read_at: float = field(default=inf, init=False, metadata=_APPLICATION)
     """When a read call last asked for records, or got some; infinity before the first one."""
     held_back: bool = field(default=False, init=False, metadata=_APPLICATION)

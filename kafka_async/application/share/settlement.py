@@ -8,7 +8,7 @@ from collections.abc import Collection
 from math import inf
 from typing import Any, Final
 
-from ...background.share.orders import FALL, Flush, in_time
+from ...background.share.orders import Flush, in_time
 from ...errors import KafkaConfigurationError, KafkaError
 from ...trace import Fault
 from ...values import define, field
@@ -23,17 +23,13 @@ from ..processing.processing import Processing
 from ..processing.redelivery import WRITTEN_TO, Redelivery
 from ..processing.retry import exponential
 from ..processing.run_state import Bench, RunState
+from .pace import Measurements
 from .parts import ShareParts
 from .source import Record, ShareSource
 from .work import ShareWork
 
 _SETTLING: Final = 5.0
 """How many seconds processing waits for answers to acknowledgements at the end."""
-_RECORDS: Final = 10
-_SECONDS: Final = 0.25
-"""The pace is measured over so many records, or over so long in handlers."""
-_FASTEST: Final = 1e-9
-"""Seconds for a record: 0 would say that the pace is not known."""
 _LONGEST: Final = 5.0
 """Seconds between two looks at the pace, at most."""
 
@@ -63,8 +59,12 @@ class LockSettlement:
     """When reads end at the latest, to look at the pace of the handlers."""
     _paced: tuple[int, float] = field(default=(0, 0.0), init=False)
     """Records settled, and seconds that handlers took for them, when their pace was last looked at."""
+    _measurements: Measurements = field(init=False, repr=False)
     _lost_at: float = field(default=-inf, init=False)
     """How many records had been settled when some that waited lost their locks."""
+
+    def __attrs_post_init__(self) -> None:
+        self._measurements = Measurements(self.parts.exchange.demand)
 
     @property
     def consequence(self) -> str:
@@ -97,7 +97,7 @@ class LockSettlement:
         parts.reader.take_over()  # not before: if this is refused, reads that wait go on
         parts.custody.on_lost = self._lost
         parts.custody.on_unwanted = self._unwanted
-        parts.exchange.demand.pace = 0.0  # of earlier reads
+        self._measurements.forget()  # of earlier reads
         self.source.on_read = self._attend
         self._pace()
         self.look()
@@ -146,8 +146,8 @@ class LockSettlement:
         self.parts.custody.on_lost = self.parts.custody.on_unwanted = None
         if not failed:
             self.parts.guard.occupant = None
-        demand = self.parts.exchange.demand
-        demand.handlers, demand.pace = 0, 0.0
+        self.parts.exchange.demand.handlers = 0
+        self._measurements.forget()
 
     def _put_back(self) -> None:
         if self.parts.guard.lifecycle.phase is Phase.CLOSED:
@@ -190,8 +190,7 @@ class LockSettlement:
         demand.handlers = work.most
         seconds = self.handling.counts.seconds_in_handlers
         records, spent = work.settled - self._paced[0], seconds - self._paced[1]
-        if records >= _RECORDS or (records > 0 and spent >= _SECONDS):
-            demand.pace = max(spent / records / settings.concurrency, demand.pace * FALL, _FASTEST)
+        if self._measurements.add(records, spent, settings.concurrency):
             self._paced = work.settled, seconds
         # Until the pace is known, nothing waits for a handler: all of it would have to be given back if the first ones are slow.
         ahead = in_time(demand.pace, self.parts.exchange.lock_seconds, work.settled - self._lost_at)
@@ -216,7 +215,7 @@ class LockSettlement:
         for record in waiting:
             self._release(record)
         work.stuck, self._lost_at = True, work.settled
-        exchange.demand.pace = max(exchange.demand.pace, exchange.lock_seconds)
+        self._measurements.is_stuck(exchange.lock_seconds)
 
 
 def processing_of_shared(parts: ShareParts, handler: Any, settings: ProcessSettings) -> Processing:

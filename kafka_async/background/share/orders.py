@@ -18,8 +18,6 @@ AHEAD: Final = 1 / 3
 CAREFUL: Final = 10
 """Once records have lost their locks unread, as many are read ahead as the application has read since, divided by this. Each time
 costs such records one of their deliveries, and it may happen again, if a few jobs take longer than a lock or connections break."""
-FALL: Final = 0.75
-"""The pace falls by no more than this with each measurement: after a long job among short ones, another one may soon follow."""
 OVERHEAD: Final = 100
 """Bytes that a record takes in addition to its key and its value."""
 

@@ -112,11 +112,11 @@ class ReadAhead:
         """Whether brokers are to lock no more records than they are asked for, even if their batch has more."""
         if self.settings.strict_max_records:
             return True
-        versions, pace = self.network.versions(), self.exchange.demand.pace
+        versions, demand = self.network.versions(), self.exchange.demand
         if versions is None or not versions.supports(Api.SHARE_FETCH, _LIMIT):
             return False
         batch = max(self.config.max_poll_records, self._batch)
-        return pace <= 0 or pace * batch > self.locks.duration * _WHOLE_BATCHES
+        return demand.pace <= 0 or demand.average * batch > self.locks.duration * _WHOLE_BATCHES
 
     def longest_wait(self, brokers: Collection[ShareBroker]) -> float:
         """Return how long a fetch may be held back: acknowledgements and renewals of locked records wait for it."""

@@ -101,6 +101,38 @@ def test_a_long_job_among_short_ones_is_not_forgotten_at_once() -> None:
     assert paces[-1] < 0.001
 
 
+def _read_on(pace: Pace, exchange: Exchange, now: float, calls: int, records: int, seconds: float) -> float:
+    """Read so many records with each call, of which each takes so long. Return when the last ones are done."""
+    for _ in range(calls):
+        _read(pace, exchange, now, records)
+        now += records * seconds
+        pace.begin(now)
+    return now
+
+
+def test_a_pause_is_forgotten_after_as_many_records_in_large_reads_as_in_small_ones() -> None:
+    exchange, pace = _measured()
+    now = _read_on(pace, exchange, 0.0, 1, 500, 0.0002)  # a pause of 100 ms, by which each of the 500 takes 200 us
+    assert exchange.demand.pace == pytest.approx(0.0002)
+    _read_on(pace, exchange, now, 1, 500, 0.000001)
+    assert exchange.demand.pace == pytest.approx(0.000001)
+
+
+def test_a_pause_among_fast_records_hardly_changes_the_average() -> None:
+    exchange, pace = _measured()
+    now = _read_on(pace, exchange, 0.0, 40, 500, 0.000004)
+    _read_on(pace, exchange, now, 1, 80, 0.0005)  # a pause of 40 ms
+    assert exchange.demand.pace == pytest.approx(0.0005)
+    assert exchange.demand.average < 0.00001
+
+
+def test_the_average_soon_follows_records_that_take_longer() -> None:
+    exchange, pace = _measured()
+    now = _read_on(pace, exchange, 0.0, 1_000, 500, 0.000001)
+    _read_on(pace, exchange, now, 200, 1, 0.003)  # 0.6 s
+    assert 0.002 < exchange.demand.average <= 0.003
+
+
 async def _iterate(consumer: ShareConsumer[Any, Any], handle: Handler) -> None:
     async for record in consumer:
         async with record:
@@ -403,5 +435,30 @@ def test_an_application_that_is_fast_gets_whole_batches(run: Run) -> None:
             modes = [each.share_acquire_mode for each in asked if isinstance(each, ShareFetchRequest)]
             assert modes[0] == 1, "the pace is not known yet"
             assert modes[-1] == 0
+
+    run(main)
+
+
+@on_both
+def test_a_program_that_pauses_now_and_then_still_gets_whole_batches(run: Run) -> None:
+    async def main() -> None:
+        cluster = _filled(0)
+        cluster.group("workers", share_auto_offset_reset="earliest", share_record_lock_duration_ms=3_000)
+        for _ in range(6):
+            with cluster.transaction() as transaction:
+                transaction.produce("jobs", *("job" for _ in range(3000)))
+        async with _member(cluster) as consumer:
+            found = 0
+            with anyio.fail_after(60):
+                while found < 18_000:
+                    for records in (await consumer.getmany(timeout_ms=1000, max_records=450)).values():
+                        found += len(records)
+                        for record in records:
+                            record.accept()
+                        if found % 3000 == 2700:  # the last pace that is known as the next fetch is sent
+                            await anyio.sleep(0.06)
+            asked = [logged.request for logged in cluster.requests(Api.SHARE_FETCH)]
+            modes = [each.share_acquire_mode for each in asked if isinstance(each, ShareFetchRequest)]
+            assert modes == [1] + [0] * (len(modes) - 1), "only the first one comes before the pace is known"
 
     run(main)

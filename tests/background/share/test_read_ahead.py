@@ -11,6 +11,7 @@ from kafka_async.errors import (
     CoordinatorNotAvailableError,
     KafkaConnectionError,
 )
+from kafka_async.wire import Api, BrokerVersions, VersionRange
 from kafka_async.wire.messages import (
     ShareAcknowledgeRequest,
     ShareFetchRequest,
@@ -102,6 +103,18 @@ def test_records_that_were_read_and_not_acknowledged_before_their_locks_ended_do
     world.poll(LOCK)
     assert [type(report) for report in world.reports()] == [Lost]
     assert [request.max_records for request in world.waiting(ShareFetchRequest)] == [500]
+
+
+def test_whole_batches_are_locked_if_the_average_of_many_records_allows_it_whatever_the_last_ones_took() -> None:
+    def limited(pace: float, average: float) -> int:
+        world = World()
+        world.network.offered = BrokerVersions(ranges={Api.SHARE_FETCH: VersionRange(1, 2)})
+        world.exchange.demand.wanted, world.exchange.demand.average = 1, average
+        world.joined(0, pace=pace)
+        return fetch(world).share_acquire_mode
+
+    soon = LOCK / 30 / 500
+    assert [limited(0.0, 0.0), limited(soon * 2, soon / 2), limited(soon * 2, soon * 2)] == [1, 0, 1]
 
 
 def test_a_slow_application_finds_as_many_records_as_it_asks_for_or_none() -> None:
