@@ -508,14 +508,13 @@ class Custody:
                 return True
             if not renews:
                 self.counts.unanswered += 1
-        delivery, offset = record._delivery, record.offset
-        notes = self.exchange.notes
-        if notes and not renews:
-            notes.pop((delivery.number, offset), None)
+        delivery, offset, exchange = record._delivery, record._raw.offset, self.exchange  # the raw record's offset is found faster
+        if exchange.notes and not renews:
+            exchange.notes.pop((delivery.number, offset), None)
         order: Order = Acknowledge(delivery.partition, offset, delivery.number, kind)
         if delay > 0:
             order = ReleaseLater(delivery.partition, delivery.number, offset, delay)
-        self.exchange.order(order, urgent=renews)
+        exchange.order(order, urgent=renews)
         return True
 
     @property
