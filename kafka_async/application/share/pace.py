@@ -34,22 +34,26 @@ class Measurements:
         if not records or (records < _RECORDS and seconds < _SECONDS):
             return False
         demand, seconds = self.demand, seconds / alongside
-        # Records count, not measurements: with hundreds of records in each, a pause would not be forgotten for thousands of them.
-        least = demand.pace * _FALL ** max(1, records // _RECORDS)
-        demand.pace = max(seconds / records, least, _FASTEST)
+        # What came before says nothing if records took longer than a pause, or if somebody else has forgotten it.
+        if seconds > 2 * _MOMENT or not demand.pace:
+            self._records = self._seconds = 0.0
         self._records += records
         self._seconds += seconds
-        demand.average = self._seconds / self._records
+        # Records count, not measurements: with hundreds of records in each, a pause would not be forgotten for thousands of them.
+        least = demand.pace * _FALL ** max(1, records // _RECORDS)
+        # The pace comes last: a background with a thread of its own may look in between, and takes a pace to have an average.
+        demand.average = max(self._seconds / self._records, _FASTEST)
+        demand.pace = max(seconds / records, least, _FASTEST)
         if self._seconds > _MOMENT:
             self._records *= _MOMENT / self._seconds
             self._seconds = _MOMENT
         return True
 
-    def is_stuck(self, seconds: float) -> None:
-        """No record was done for so long."""
-        self.demand.pace = max(self.demand.pace, seconds)
-        self.demand.average = self._seconds = self.demand.pace
-        self._records = 1.0
+    def stuck_for(self, seconds: float) -> None:
+        """No record was done for so many seconds."""
+        demand = self.demand
+        demand.average = self._seconds = max(demand.pace, seconds)
+        demand.pace, self._records = self._seconds, 1.0
 
     def forget(self) -> None:
         """It is not known any more how long records take."""

@@ -215,7 +215,7 @@ class LockSettlement:
         for record in waiting:
             self._release(record)
         work.stuck, self._lost_at = True, work.settled
-        self._measurements.is_stuck(exchange.lock_seconds)
+        self._measurements.stuck_for(exchange.lock_seconds)
 
 
 def processing_of_shared(parts: ShareParts, handler: Any, settings: ProcessSettings) -> Processing:
