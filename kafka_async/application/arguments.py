@@ -170,7 +170,10 @@ def seek_target(offset: Any) -> OffsetAndMetadata:
 
 
 def commit_offsets(offsets: Mapping[TopicPartition, Any]) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return what to commit, from an offset, ``(offset, metadata)`` or ``OffsetAndMetadata``. Raises ``ValueError`` otherwise."""
+    """Return what to commit, from an offset, ``(offset, metadata)`` or ``OffsetAndMetadata``.
+
+    Raises ``TypeError`` for a key that is no partition and for metadata that is no string, as aiokafka does; else ``ValueError``.
+    """
     if not isinstance(offsets, Mapping) or not offsets:
         raise ValueError(f"offsets={shown(offsets)}: expected a mapping of partitions to offsets that is not empty")
     partition_set(offsets)
@@ -183,6 +186,8 @@ def _commit_offset(partition: TopicPartition, value: Any) -> OffsetAndMetadata:
         if not 2 <= len(value) <= 3:
             raise ValueError(f"{name}={shown(value)}: expected an offset, (offset, metadata) or an OffsetAndMetadata")
         wanted = value if isinstance(value, OffsetAndMetadata) else OffsetAndMetadata(*value)
+        if not isinstance(wanted.metadata, str):
+            raise TypeError(f"{name}: metadata={shown(wanted.metadata)}: expected a string")
         text(wanted.metadata, f"{name}: metadata")
         _check_epoch(wanted.leader_epoch, name)
         _check_topic_id(wanted.topic_id, name)

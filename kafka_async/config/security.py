@@ -117,9 +117,8 @@ def _check_sasl(values: Values, changed: Collection[str]) -> None:
         return
     mechanism = f"sasl_mechanism={values['sasl_mechanism']!r}{'' if 'sasl_mechanism' in changed else ' (the default)'}"
     if values["sasl_mechanism"] in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
-        for name in _PASSWORD:
-            if values[name] is None:
-                raise ValueError(f"{mechanism} needs {name}")
+        if missing := [name for name in _PASSWORD if values[name] is None]:
+            raise ValueError(f"{mechanism} needs {' and '.join(missing)}")
     else:
         _refuse(_PASSWORD, changed, mechanism, "it is for PLAIN and SCRAM")
     if not values["sasl_mechanism"].startswith("SCRAM"):

@@ -145,10 +145,18 @@ def test_leader_epochs_are_integers_from_0_on_or_none(bad: Any) -> None:
         commit_offsets({TP: OffsetAndMetadata(1, "", bad)})
 
 
-@pytest.mark.parametrize("bad", [5, None, "\udcff"])
-def test_metadata_that_cannot_be_sent_is_named(bad: Any) -> None:
+@pytest.mark.parametrize("bad", ["\udcff", "x" * 40_000])
+def test_metadata_that_cannot_be_sent_is_named(bad: str) -> None:
     with pytest.raises(ValueError, match="t-0: metadata="):
         commit_offsets({TP: (1, bad)})
+
+
+@pytest.mark.parametrize("bad", [5, None, b"\x00\x02"])
+def test_metadata_of_another_type_than_a_string_is_named(bad: Any) -> None:
+    """In a pair and in an ``OffsetAndMetadata`` alike; the type of the error is that of aiokafka."""
+    for value in ((1, bad), OffsetAndMetadata(1, bad)):
+        with pytest.raises(TypeError, match=r"t-0: metadata=.*: expected a string"):
+            commit_offsets({TP: value})
 
 
 def test_timestamps_come_by_partition() -> None:

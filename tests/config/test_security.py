@@ -84,6 +84,12 @@ def test_options_of_tls_that_do_not_fit_are_both_named(options: dict[str, Any], 
     assert all(name in text for name in named)
 
 
+def test_a_login_names_all_that_is_missing() -> None:
+    assert "sasl_mechanism='PLAIN' needs sasl_plain_username and sasl_plain_password" in refusal(
+        security_protocol="SASL_SSL", sasl_mechanism="PLAIN"
+    )
+
+
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 @pytest.mark.parametrize("missing", ["sasl_plain_username", "sasl_plain_password"])
 def test_a_password_mechanism_needs_both_parts(mechanism: str, missing: str) -> None:
