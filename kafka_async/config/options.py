@@ -126,7 +126,7 @@ class CommonOptions(TypedDict, Generic[K, V], total=False):
     read tries again, and ``process`` does so for as long as it takes. It says so by an attribute ``retriable`` that is ``True``,
     or by a class ``RetriableError`` or ``RetriableException`` among its bases.
 
-    Type checkers take the type of the values from the function; for tombstones see "Types" in ``config/README.md``.
+    Type checkers take the type of the values from it; for what they cannot know see "Types" in ``config/README.md``.
 
     Default: ``None``.
     Allowed: a callable that takes bytes, or topic, headers and bytes, or None.

@@ -16,22 +16,25 @@ SigningAlgorithm: TypeAlias = Literal["RS256", "ES256"]
 Background: TypeAlias = Literal["task", "thread"]
 
 
-class HasDeserialize(Protocol):
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+_Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
+_Deserialize: TypeAlias = Callable[[bytes], Awaitable[T] | T] | Callable[[str, _Headers, bytes], Awaitable[T] | T]
+
+
+class HasDeserialize(Protocol[T_co]):
     """An object with a method ``deserialize``, such as those that register formats with a schema registry."""
 
     @property
-    def deserialize(self) -> Callable[..., Any]:
+    def deserialize(self) -> _Deserialize[T_co]:
         """Takes the bytes, or topic, headers and bytes."""
 
 
-T = TypeVar("T")
-Deserializer: TypeAlias = (
-    Callable[[bytes], Awaitable[T]]
-    | Callable[[bytes], T]
-    | Callable[[str, Sequence[tuple[str, bytes | None]], bytes], Any]
-    | HasDeserialize
-)
-"""What turns bytes into a ``T``. Type checkers learn ``T`` from a function of the bytes; mypy not if it is ``async def``."""
+Deserializer: TypeAlias = _Deserialize[T] | HasDeserialize[T]
+"""What turns bytes into a ``T``, which type checkers learn from it; mypy not if it is ``async def``.
+
+Overloads for ``async def`` would tell mypy, but then it names no option any more in an error, and prints all of them twice.
+"""
 
 
 class HasToken(Protocol):
