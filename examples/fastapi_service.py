@@ -16,7 +16,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -70,7 +70,7 @@ def application(bootstrap: str = "", topic: str = "") -> FastAPI:
     orders = Orders()
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
         async with KafkaConsumer[bytes, bytes](
             topic or os.environ["KAFKA_TOPIC"],
             bootstrap_servers=bootstrap or os.environ["KAFKA_BOOTSTRAP"],

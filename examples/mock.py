@@ -7,7 +7,7 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from typing import Final
 
@@ -16,7 +16,7 @@ RECORDS: Final = 1000
 
 
 @contextmanager
-def source(encode: Callable[[str, str], bytes] | None = None) -> Iterator[tuple[str, str, int | None]]:
+def source(encode: Callable[[str, str], bytes] | None = None) -> Generator[tuple[str, str, int | None], None, None]:
     """Give bootstrap servers, a topic, and how many records to read: ``None`` if the example goes on until interrupted.
 
     The first two come from the arguments ``HOST:PORT TOPIC``, or from ``KAFKA_BOOTSTRAP`` and ``KAFKA_TOPIC``. Raises
@@ -35,7 +35,7 @@ def source(encode: Callable[[str, str], bytes] | None = None) -> Iterator[tuple[
 
 
 @contextmanager
-def _mock(encode: Callable[[str, str], bytes] | None) -> Iterator[str]:
+def _mock(encode: Callable[[str, str], bytes] | None) -> Generator[str, None, None]:
     from kafka_async.adapters.cli.demo import MockCluster, order
 
     with MockCluster() as cluster:
@@ -46,7 +46,7 @@ def _mock(encode: Callable[[str, str], bytes] | None) -> Iterator[str]:
 
 
 @asynccontextmanager
-async def door(bootstrap: str, *, opens_after: float | None) -> AsyncIterator[str]:
+async def door(bootstrap: str, *, opens_after: float | None) -> AsyncGenerator[str, None]:
     """Give an address that refuses connections for some seconds and then leads to a broker; for ``None`` yield ``bootstrap``."""
     if opens_after is None:
         yield bootstrap
