@@ -513,7 +513,7 @@ class KafkaConsumer(Generic[K, V]):
     @classmethod
     def from_config(cls, config: ConsumerConfig, *topics: str) -> Self:
         """Return a consumer with options that were checked before, such as those of ``ConsumerConfig.from_env``."""
-        return cls(*topics, config=config)
+        return cls(*topics, config=arguments.checked_config(config))
 
     # --- life ------------------------------------------------------------------------------------------------------------------
 

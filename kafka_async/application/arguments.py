@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeGuard
 from uuid import UUID
 
-from ..config import is_sendable
+from ..config import ConsumerConfig, is_sendable
 from ..errors import shown
 from ..model import OffsetAndMetadata, SubscriptionPattern, TopicPartition
 
@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 _INT32 = range(2**31)
 _INT64 = range(2**63)
 _LEGAL_TOPIC = r"[A-Za-z0-9._-]{1,249}"
+
+
+def checked_config(config: Any) -> ConsumerConfig:
+    """Return the configuration. Raises ``TypeError`` for anything else, which may hold secrets and is not shown."""
+    if not isinstance(config, ConsumerConfig):
+        what = "expected a ConsumerConfig, such as ConsumerConfig.of(group_id=...) or ConsumerConfig.from_env()"
+        raise TypeError(f"config is of type {type(config).__name__}: {what}")
+    return config
 
 
 def as_partition(partition: Any) -> TopicPartition:

@@ -145,28 +145,27 @@ class Deserializers:
                 if to_key is not None and key is not None:
                     key = to_key(record.topic, record.headers, key)
                     if hasattr(key, "__await__"):
-                        key = await self._awaited(key)
+                        if not self.awaits:
+                            return _of_no_use(key, done)
+                        key = await awaited(key, "it")
                 field = "value"
                 if to_value is not None and value is not None:
                     value = to_value(record.topic, record.headers, value)
                     if hasattr(value, "__await__"):
-                        value = await self._awaited(value)
-            except _NeedsLoop as error:  # says nothing about the record
-                return Deserialized(records=done, done=len(done), retriable=error)
+                        if not self.awaits:
+                            return _of_no_use(value, done)
+                        value = await awaited(value, "it")
             except Exception as error:  # the boundary to the user's code: whatever it is, it is reported with the record
                 return _stopped_at(record, field, error, done)
             done.append(ConsumerRecord(*record[:5], key, value, *record[7:]))
         return Deserialized(records=done, done=len(done))
 
-    def _awaited(self, result: Any) -> Awaitable[Any]:
-        if self.awaits:
-            return awaited(result, "it")
-        close(result)
-        raise _NeedsLoop("the deserializer returned something to await; the blocking consumer has no event loop for that")
 
-
-class _NeedsLoop(IllegalStateError):
-    """A deserializer is of no use here, whatever the record."""
+def _of_no_use(result: Any, done: list[Record]) -> Deserialized:
+    """Say that there is no event loop for what a deserializer returned. That is nobody's bad record, so none is passed over."""
+    close(result)
+    error = IllegalStateError("the deserializer returned something to await; the blocking consumer has no event loop for that")
+    return Deserialized(records=done, done=len(done), retriable=error)
 
 
 def _stopped_at(record: Record, field: str, error: Exception, done: list[Record]) -> Deserialized:

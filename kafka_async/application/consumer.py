@@ -22,6 +22,7 @@ from ..errors import (
     IllegalOperation,
     IllegalStateError,
     KafkaTimeoutError,
+    shown,
 )
 from ..events import (
     AssignFromUser,
@@ -51,6 +52,7 @@ from ..records import ALL_COLUMNS, Columns
 from . import arguments
 from .arguments import (
     as_partition,
+    checked_config,
     one_partition,
     partition_set,
     seek_target,
@@ -112,7 +114,7 @@ class KafkaConsumer(Generic[K, V]):
     @classmethod
     def from_config(cls, config: ConsumerConfig, *topics: str) -> Self:
         """Return a consumer with options that were checked before, such as those of ``ConsumerConfig.from_env``."""
-        return cls(*topics, parts=assemble(config))
+        return cls(*topics, parts=assemble(checked_config(config)))
 
     # --- starting and stopping
     # ------------------------------------------------------------------------------------------------------------------
@@ -420,6 +422,8 @@ class KafkaConsumer(Generic[K, V]):
         if self._parts.subscribed.by_user:
             raise IllegalStateError("partitions were assigned with assign(); call unsubscribe() first")
         check_listener(listener)
+        if hasattr(pattern, "on_partitions_assigned"):
+            raise TypeError(f"pattern={shown(pattern)}: it is a listener; give it by its name: subscribe(topics, listener=...)")
         if bool(topics) == (pattern is not None):
             raise TypeError("subscribe() takes either topics or a pattern")
         names, matches = frozenset[str](), None

@@ -50,17 +50,17 @@ def _pem(certificate: "Certificate") -> str:
 
 def _opened(path: str, password: str | None, option: str) -> "PKCS12KeyAndCertificates":
     try:
-        from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
-    except ImportError as missing:
-        how = "which the extra 'pkcs12' brings: pip install '/path/to/clone[pkcs12]'"
-        raise ImportError(f"{option}: stores of type PKCS12 need cryptography, {how}") from missing
-    try:
         data = Path(path).read_bytes()
     except OSError as error:
         raise KafkaConfigurationError(f"{option}: the file cannot be read: {error.strerror}") from None
     if data.startswith(_JAVAS_OWN):
         how = "keytool -importkeystore -srckeystore STORE.jks -destkeystore STORE.p12 -deststoretype PKCS12"
         raise KafkaConfigurationError(f"{option}: it is a store of type JKS, which only Java reads; convert it to PKCS12: {how}")
+    try:
+        from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
+    except ImportError as missing:
+        how = "which the extra 'pkcs12' brings: pip install '/path/to/clone[pkcs12]'"
+        raise ImportError(f"{option}: stores of type PKCS12 need cryptography, {how}") from missing
     try:
         return load_pkcs12(data, None if password is None else password.encode())
     except ValueError:

@@ -295,8 +295,9 @@ def test_a_deserializer_that_turns_out_to_need_an_event_loop_is_told_and_passes_
     with made("t", bootstrap_servers=brokers, group_id="g", value_deserializer=deserialize, **options) as consumer:
         needs[0] = True
         for _ in range(2):
-            with pytest.raises(IllegalStateError, match="returned something to await"):
+            with pytest.raises(IllegalStateError, match="returned something to await") as raised:
                 consumer.getone()
+            assert raised.type is IllegalStateError  # which the page names
         with pytest.raises(IllegalStateError, match="returned something to await"):
             consumer.process(print)
         needs[0] = False

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 import kafka_async
-from kafka_async import OffsetAndTimestamp, SubscriptionPattern, TopicPartition
+from kafka_async import ConsumerRebalanceListener, KafkaConsumer, OffsetAndTimestamp, SubscriptionPattern, TopicPartition
 from kafka_async.errors import (
     IllegalOperation,
     IllegalStateError,
@@ -45,6 +45,15 @@ async def test_partitions_that_stay_assigned_keep_position_pause_and_data() -> N
         assert await read_values(consumer, 6, first, seconds=1) == numbers(6, 4)
         consumer.assign([third])
         assert consumer.assignment() == {third}
+
+
+def test_a_listener_in_the_place_of_the_pattern_is_named() -> None:
+    consumer, given = KafkaConsumer(), ConsumerRebalanceListener()
+    for topics in ["t"], ():
+        with pytest.raises(TypeError, match=r"^pattern=<.*>: it is a listener; .* subscribe\(topics, listener=\.\.\.\)$"):
+            consumer.subscribe(topics, given)  # type: ignore[arg-type]  # what is tested
+    with pytest.raises(TypeError, match="takes either topics or a pattern"):
+        consumer.subscribe(["t"], "t.*")
 
 
 @virtual

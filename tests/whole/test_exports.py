@@ -5,7 +5,7 @@ import importlib
 import inspect
 import re
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -100,6 +100,13 @@ def test_blocking_consumers_have_the_methods_of_the_others_with_the_same_argumen
 def test_a_blocking_consumer_is_made_of_checked_options() -> None:
     consumer = BlockingConsumer.from_config(kafka_async.ConsumerConfig.of(bootstrap_servers="nowhere:1"), "orders")
     assert consumer.subscription() == {"orders"}
+
+
+@pytest.mark.parametrize("cls", [kafka_async.KafkaConsumer, BlockingConsumer])
+@pytest.mark.parametrize("given", [{"sasl_plain_password": "hunter2"}, None])
+def test_from_config_says_what_it_takes(cls: Any, given: Any) -> None:
+    with pytest.raises(TypeError, match=f"^config is of type {type(given).__name__}: expected a ConsumerConfig, such as "):
+        cls.from_config(given, "orders")
 
 
 def test_every_error_class_stands_in_the_tree_or_has_a_code() -> None:

@@ -238,9 +238,9 @@ def test_a_list_of_commands_says_in_whole_sentences_what_each_is_for(command: tu
 @pytest.mark.parametrize("command", [("topics", "list"), ("consume", "t"), ("share", "consume", "t", "-G", "g")], ids=" ".join)
 def test_a_store_without_the_extra_that_reads_it_is_one_line(command: tuple[str, ...], tmp_path: Path) -> None:
     """Options are read before there is an event loop, and so before the errors of commands are shown."""
-    (tmp_path / "client.properties").write_text(
-        "security.protocol=SSL\nssl.truststore.type=PKCS12\nssl.truststore.location=none.p12\nssl.truststore.password=hunter-2\n"
-    )
+    (tmp_path / "trust.p12").touch()
+    store = f"ssl.truststore.type=PKCS12\nssl.truststore.location={tmp_path / 'trust.p12'}\nssl.truststore.password=hunter-2\n"
+    (tmp_path / "client.properties").write_text(f"security.protocol=SSL\n{store}")
     without = "import sys; sys.modules['cryptography.hazmat.primitives.serialization.pkcs12'] = None; "
     program = [sys.executable, "-c", without + "from kafka_async.adapters.cli.main import main; main()"]
     words = [*program, *command, "-F", str(tmp_path / "client.properties")]

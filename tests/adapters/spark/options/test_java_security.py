@@ -1,5 +1,6 @@
 """Options of security that only Java's client has: what becomes of them, and what to use in place of the others."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -216,7 +217,10 @@ def test_stores_in_pem_may_be_texts() -> None:
 
 
 @pytest.mark.parametrize("store", ["ssl.keystore", "ssl.truststore"])
-def test_what_is_wrong_with_a_store_is_named(store: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("extra", ["with the extra", "without it"])
+def test_what_is_wrong_with_a_store_is_named(store: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if extra == "without it":
+        monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.serialization.pkcs12", None)
     (tmp_path / "jks").write_bytes(b"\xfe\xed\xfe\xed\0\0\0\2")
     given = {f"{store}.location": str(tmp_path / "jks"), f"{store}.password": "hunter2"}
     for kind in {}, {f"{store}.type": "JKS"}, {f"{store}.type": "PKCS12"}:
