@@ -372,7 +372,13 @@ def in_login(text: str) -> list[str]:
     return [*login.options.values(), *([] if login.kind in _KNOWN else [login.module])]
 
 
-_LIBRDKAFKAS: Final = {
+_ELSEWHERE: Final = {
+    "fetch_error_backoff_ms": "retry_backoff_ms",
+    "fetch_message_max_bytes": "max_partition_fetch_bytes",
+    "fetch_wait_max_ms": "fetch_max_wait_ms",
+    "oauth_cb": "sasl_oauth_token_provider",
+    "queued_max_messages_kbytes": "fetch_buffer_bytes",
+    "topic_metadata_refresh_interval_ms": "metadata_max_age_ms",
     "metadata_broker_list": "bootstrap_servers",
     "sasl_username": "sasl_plain_username",
     "sasl_password": "sasl_plain_password",
@@ -386,7 +392,18 @@ _LIBRDKAFKAS: Final = {
     "ssl_key_pem": "ssl_keystore_key",
     "ssl_crl_location": "ssl_crlfile",
 }
-"""librdkafka's names of options, which may look more like other ones."""
+"""Names of options in librdkafka, which may look more like other ones of ours."""
+_IN_THE_PROGRAM: Final = {
+    "enable_auto_offset_store": "it is not needed: auto-commit covers a record when the next one is asked for",
+    "enable_partition_eof": "current_lag(partition) is 0 at the end of a partition",
+    "error_cb": "errors are raised, or logged by the logger kafka_async",
+    "logger": "the logger is kafka_async",
+    "statistics_interval_ms": "call statistics() or metrics() instead",
+    "stats_cb": "call statistics() or metrics() instead",
+}
+"""Options of confluent-kafka in whose place is none, and what is."""
+_ALIKE: Final = 0.75
+"""How similar a name must be to an option's: many end with the same word, so that any two of them are a little."""
 
 
 def nearest_name(name: str, known: Collection[str]) -> str:
@@ -396,4 +413,6 @@ def nearest_name(name: str, known: Collection[str]) -> str:
         return "; it is an option of producers"
     if name in NAMES:
         return "; it is an option of Java's client, which properties files may have (-F, ConsumerConfig.from_properties)"
-    return did_you_mean(_LIBRDKAFKAS.get(name, name), known)
+    if name in _IN_THE_PROGRAM:
+        return f"; {_IN_THE_PROGRAM[name]}"
+    return did_you_mean(_ELSEWHERE.get(name, name), known, _ALIKE)

@@ -133,7 +133,7 @@ def _with_effect(properties: Mapping[str, str], given: Mapping[str, Any], origin
 def _unknown(key: str, text: str, names: frozenset[str]) -> str:
     """Say what is wrong with a key. It is shown if it looks like one: the file may hold only a password, or a key in PEM."""
     if text and _KEY.fullmatch(key):
-        return f"unknown option {key!r}{nearest_name(option_name(key), names)}"
+        return f"unknown option {key!r}{nearest_name(option_name(key), names | JAVA_NAMES)}"
     return "unknown option (not shown, because it may be a secret); expected option=value on each line"
 
 

@@ -6,7 +6,7 @@ Names that may be secrets are not to be asked about.
 from collections.abc import Iterable
 from typing import Final
 
-ALIKE: Final = 0.5
+ALIKE: Final = 0.7
 """From 0, nothing in common, to 1, the same."""
 
 
@@ -19,7 +19,7 @@ def nearest(name: str, known: Iterable[str], alike: float = ALIKE) -> str | None
     return by_lower[found[0]] if found else None
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Iterable[str], alike: float = ALIKE) -> str:
     """Return ``"; did you mean 'orders'?"``, the end of an error; the empty text if none of ``known`` is like ``name``."""
-    found = nearest(name, known)
+    found = nearest(name, known, alike)
     return "" if found is None else f"; did you mean {found!r}?"

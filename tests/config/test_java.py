@@ -1,5 +1,6 @@
 """``kafka_async.config.java``: Java's options in our words."""
 
+import re
 from typing import Any
 
 import pytest
@@ -86,6 +87,34 @@ def test_a_class_that_asks_otherwise_is_refused(written: Any) -> None:
     path = written(f"security.protocol=SASL_SSL\nsasl.oauthbearer.jwt.retriever.class={PACKAGE}.oauthbearer.FileJwtRetriever")
     with pytest.raises(KafkaConfigurationError, match=r"jwt\.retriever\.class is not supported: Java classes are not loaded"):
         ConsumerConfig.from_properties(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("queued_max_messages_kbytes", "did you mean 'fetch_buffer_bytes'?"),
+        ("fetch.wait.max.ms", "did you mean 'fetch_max_wait_ms'?"),
+        ("fetch_message_max_bytes", "did you mean 'max_partition_fetch_bytes'?"),
+        ("oauth_cb", "did you mean 'sasl_oauth_token_provider'?"),
+        ("enable_partition_eof", "current_lag(partition) is 0 at the end of a partition"),
+        ("statistics_interval_ms", "call statistics() or metrics() instead"),
+        ("enable_auto_offset_store", "it is not needed: auto-commit covers a record when the next one is asked for"),
+    ],
+)
+def test_an_option_of_librdkafka_is_refused_with_what_takes_its_place(name: str, answer: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(f"unknown option {name!r}; {answer}") + "$"):
+        ConsumerConfig.from_options({name: 1})
+
+
+@pytest.mark.parametrize("name", ["nonsense_key", "socket_options", "socket_timeout_ms", "metric_reporters", "log_level", "debug"])
+def test_a_name_that_is_like_no_option_has_no_answer(name: str) -> None:
+    with pytest.raises(TypeError, match=f"unknown option '{name}'$"):
+        ConsumerConfig.from_options({name: 1})
+
+
+@pytest.mark.parametrize("name", ["metric.reporters", "sasl.oauthbearer.jwt.validator.class"])
+def test_a_class_without_an_effect_here_is_accepted(written: Any, name: str) -> None:
+    assert ConsumerConfig.from_properties(written(f"security.protocol=SSL\n{name}=com.example.Mine")).given == {"security_protocol"}
 
 
 def test_an_option_of_producers_that_a_program_gives_is_refused_as_one() -> None:

@@ -253,7 +253,12 @@ def test_a_file_is_utf8_or_else_what_java_reads(written: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "kind", "error"),
     [
-        (f"sasl.jass.config={SECRET}", TypeError, r"client\.properties: unknown option 'sasl\.jass\.config'; did you mean"),
+        (
+            f"sasl.jass.config={SECRET}",
+            TypeError,
+            r"client\.properties: unknown option 'sasl\.jass\.config'; did you mean 'sasl_jaas_config'\?$",
+        ),
+        ("nonsense.key=1", TypeError, r"client\.properties: unknown option 'nonsense\.key'$"),
         (f"grup.id={SECRET}", TypeError, "unknown option 'grup.id'; did you mean 'group_id'?"),
         (f"sasl.username={SECRET}", TypeError, "unknown option 'sasl.username'; did you mean 'sasl_plain_username'?"),
         (f"ssl.ca.location={SECRET}", TypeError, "unknown option 'ssl.ca.location'; did you mean 'ssl_cafile'?"),

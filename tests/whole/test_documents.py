@@ -5,12 +5,14 @@ import importlib.util
 import re
 import shlex
 import tomllib
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from attrs import fields
 
+import kafka_async.errors
 from kafka_async import ConsumerConfig, KafkaConsumer
 from kafka_async.application.processing.statistics import ProcessingStatistics
 from kafka_async.config.consumer_config import NAMES
@@ -218,6 +220,68 @@ def test_what_takes_the_place_of_another_clients_methods_and_options_exists() ->
     assert {"getmany", "commit", "seek"} <= methods
     assert [name for name in methods if not hasattr(KafkaConsumer, name)] == []
     assert "fetch_buffer_bytes" in options <= NAMES
+
+
+def test_context_managers_are_annotated_as_pyright_wants_them_in_strict_mode() -> None:
+    """An iterator as the type of what is decorated is deprecated; a generator is right."""
+    found = {path: re.findall(r"^```python\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL) for path in DOCUMENTS}
+    found |= {path: [path.read_text()] for path in (ROOT / "examples").glob("*.py")}
+    decorated = [
+        (path.name, node.name, ast.unparse(node.returns or ast.Constant(None)))
+        for path, programs in found.items()
+        for node in chain.from_iterable(map(_functions, programs))
+        if "contextmanager" in "".join(map(ast.unparse, node.decorator_list))
+    ]
+    assert {("README.md", "lifespan"), ("fastapi_service.py", "lifespan")} <= {(page, name) for page, name, _ in decorated}
+    assert [each for each in decorated if not each[2].startswith(("Generator[", "AsyncGenerator["))] == []
+
+
+def _functions(program: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    tree: Any = compile(program, "document", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST)
+    return [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+
+
+def test_an_option_of_confluent_kafka_is_refused_with_what_takes_its_place_on_the_page() -> None:
+    part = MIGRATING.split("## From confluent-kafka")[1].split("## From")[0]
+    answers: dict[str, str] = {}
+    for theirs, place in re.findall(r"^\| (.*) \| (.*) \|$", part, re.MULTILINE):
+        names = [name.replace(".", "_") for name in re.findall(r"`(\w+\.[\w.]+|\w+_cb|logger)(?:=\w+)?`", theirs)]
+        ours = re.findall(r"`(\w+)=`", place) or [""] * len(names)
+        answers |= dict(zip(names, ours, strict=True))
+    assert {"sasl_username", "queued_max_messages_kbytes", "enable_partition_eof", "stats_cb"} <= answers.keys()
+    for name, answer in answers.items():
+        with pytest.raises(TypeError, match=f"unknown option '{name}'; .*{answer}"):
+            ConsumerConfig.from_options({name: "1"})
+
+
+@pytest.mark.parametrize(
+    ("client", "modules"),
+    [
+        ("aiokafka", ["consumer", "coordinator", "client.py", "cluster.py", "conn.py"]),
+        ("kafka", ["consumer", "coordinator", "net", "cluster.py"]),
+    ],
+)
+def test_the_errors_of_another_client_that_a_consumer_raises_are_here_or_on_the_page(client: str, modules: list[str]) -> None:
+    theirs: Any = pytest.importorskip(f"{client}.errors", reason=f"{client} is not installed: pip install '.[test]'")
+    root = Path(theirs.__file__).parent
+    files = [path for module in modules for path in ([root / module] if module.endswith(".py") else (root / module).rglob("*.py"))]
+    source = "".join(path.read_text() for path in files)
+    missing = {name for name, each in vars(theirs).items() if isinstance(each, type) and issubclass(each, BaseException)}
+    missing -= vars(kafka_async.errors).keys()
+    raised = {name for name in missing if re.search(rf"raise (?:Errors\.)?{name}\b|= (?:Errors\.)?{name}\(", source)}
+    page = MIGRATING.split("## From kafka-python")[client == "kafka"]
+    assert raised
+    assert {name for name in raised if f"`{name}`" not in page} == set()
+
+
+def test_the_errors_that_take_the_place_of_others_exist() -> None:
+    part = MIGRATING.split("| aiokafka | here |")[1].split("Errors of producers")[0]
+    rows = re.findall(r"^ *\| (.*) \| `(\w+)` \|$", part, re.MULTILINE)
+    assert len(rows) == 2
+    assert [name for _, name in rows if not hasattr(kafka_async.errors, name)] == []
+    theirs: Any = pytest.importorskip("aiokafka.errors", reason="aiokafka is not installed: pip install '.[test]'")
+    named = re.findall(r"`(\w+)`", part)
+    assert [name for name in named if not hasattr(theirs, name) and not hasattr(kafka_async.errors, name)] == []
 
 
 def test_what_kafka_python_is_said_to_have_it_has() -> None:

@@ -221,7 +221,7 @@ def _consumer_options(given: Mapping[str, Any]) -> dict[str, Any]:
             raise KafkaConfigurationError(f"{name}: {why}")
     for name in given.keys() - NAMES:  # a mistyped argument of ``scan`` arrives among the options
         arguments = (each.name for each in signature_of(scan).parameters.values() if each.kind is each.KEYWORD_ONLY)
-        if (near := nearest(name, arguments, alike=0.7)) is not None:
+        if (near := nearest(name, arguments)) is not None:
             raise TypeError(f"unknown option {name!r}; did you mean {near!r}?")
     return _DEFAULTS | dict(given) | _FORCED
 
