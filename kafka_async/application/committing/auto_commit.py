@@ -12,6 +12,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...config import ConsumerConfig
+from ...errors import ConsumerStoppedError, KafkaTimeoutError
 from ...model import ConsumerRecord, TopicPartition
 from ...trace import Fault
 from ...values import define, field, frozen
@@ -19,7 +20,7 @@ from ..arguments import one_partition
 from ..reading.cursor import Beginning, Cursor, PartitionCustody
 from ..reading.iteration import HAND, Hand, HandOut
 from ..reading.unread import Unread
-from .commits import Commit, Commits, Offsets, Why
+from .commits import NO_ANSWER, Commit, Commits, Offsets, Why
 
 if TYPE_CHECKING:
     from ..lifecycle.runtime import Runtime
@@ -349,6 +350,18 @@ class AutoCommit:
             if not self._last or left <= 0:
                 return
             await self.runtime.signal.wait(ticket, left)
+
+    def end_last(self) -> None:
+        """Nothing more is answered: say which commits of partitions that were given up were not."""
+        left, self._last = self._last, []
+        for commit in left:
+            try:
+                if commit.done:
+                    self.commits.end(commit)
+                    continue
+            except ConsumerStoppedError:
+                pass
+            self.commits.fail(commit, KafkaTimeoutError(NO_ANSWER))
 
 
 @frozen

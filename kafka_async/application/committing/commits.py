@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 AUTO_COMMIT: Final = "auto-commit"
 """The outage while the cluster refuses auto-commits by interval."""
 
+NO_ANSWER: Final = "no broker has answered in time"
+"""Why a commit failed that was under way at the end."""
+
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 

@@ -145,6 +145,7 @@ class Parting:
             try:
                 await self.calls.end_loop(deadline)
             finally:
+                self.auto_commit.end_last()
                 self.in_vain.over(needed=False)
 
     async def _commit_and_call_back(self, deadline: float, allowed: float, *, clean: bool) -> None:

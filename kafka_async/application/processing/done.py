@@ -211,6 +211,11 @@ class PartitionProgress:
         return offsets[0], next((time for first, time, _ in reversed(tuple(self._arrivals)) if first <= number), 0.0)
 
     @property
+    def done(self) -> int:
+        """Records received that are done."""
+        return len(self._offsets) + self._base - self.unfinished
+
+    @property
     def ahead(self) -> int:
         """Records that are done after the first one that is not."""
         return len(self._flags) - self._first_left - self.unfinished
@@ -234,7 +239,7 @@ class PartitionProgress:
             return ahead >= MOST_AHEAD
         if 2 * _RUN_BYTES * min(ahead, self.unfinished) <= ROOM:  # all runs fit, even if each of these records ends one
             return False
-        done, first = len(self._offsets) + self._base - self.unfinished, self._base + self._first_left
+        done, first = self.done, self._base + self._first_left
         if done >= self._look_at or (self._exceeds and first != self._seen_from):  # seldom, as it looks at each run
             room = MOST_AHEAD - (ahead - self._covered())
             self._look_at, self._seen_from, self._exceeds = done + max(_LOOK_AFTER, room // 2), first, room <= 0

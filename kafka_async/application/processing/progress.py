@@ -1,6 +1,7 @@
 """What is done in each partition, and what may be committed of it: the record that a consumer with offsets keeps."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final
 
 import anyio
 from anyio import Lock
@@ -9,6 +10,7 @@ from ...errors import (
     CommitFailedError,
     ConsumerStoppedError,
     KafkaError,
+    KafkaTimeoutError,
     OffsetMetadataTooLargeError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
@@ -17,7 +19,7 @@ from ...events import Refusals
 from ...model import OffsetAndMetadata, TopicPartition
 from ...trace import Fault, Notice
 from ...values import define, field
-from ..committing.commits import refusal
+from ..committing.commits import NO_ANSWER, Why, refusal
 from .items import Item
 from .retry import KEPT, MaybeElsewhere
 from .run_state import RunState
@@ -26,9 +28,9 @@ from .work import Ahead, Offsets, Work
 
 _UNKNOWN = (UnknownTopicOrPartitionError, UnknownTopicIdError)
 """The topic may have been deleted: nothing waits for another attempt, at the end neither."""
-_LATER = "done records could not be committed; trying again"
-_NOT_COMMITTED = "done records could not be committed; they will be handled again"
-"""For what no later commit can cover: the consumer is stopped, or another member has the partition."""
+_LATER: Final = "done records could not be committed; trying again"
+_ELSEWHERE: Final = "done records could not be committed; they will be handled again"
+"""For what no later commit can cover: another member has the partition."""
 
 
 @define(eq=False)
@@ -39,6 +41,10 @@ class Progress:
     source: Source
     run: RunState
     _committing: Lock = field(factory=Lock, init=False, repr=False)
+    _error: Exception | None = field(default=None, init=False, repr=False)
+    """Why the last attempt to commit for the last time has failed."""
+    _told: Offsets = field(factory=dict, init=False, repr=False)
+    """What it was said of that it is not committed, and will not be."""
 
     def holds(self, now: float) -> bool:
         """Return whether what was received is surely still ours: the session lasts, and nothing was lost."""
@@ -117,35 +123,44 @@ class Progress:
 
     # --- committing ------------------------------------------------------------------------------------------------------------
 
-    async def commit(self, find: Callable[[], Mapping[TopicPartition, OffsetAndMetadata]]) -> bool:
+    async def commit(self, find: Callable[[], Mapping[TopicPartition, OffsetAndMetadata]], leaving: Offsets | None = None) -> bool:
         """Commit what ``find`` returns when it is this commit's turn: nothing older is ever committed after something newer.
 
         A failure is reported and stops nothing: the next commit covers what this one did not.
+        ``leaving``: no later commit does. What is committed is removed from it, and what is left of it is for the caller to report.
         Return whether it failed, and another attempt may succeed.
         """
         if not self.source.commits:
             return False
         async with self._committing:
             try:
-                return await self._commit(find())
+                return await self._commit(find(), leaving)
             except ConsumerStoppedError as error:  # another task has stopped it, or cancelled its background loop
-                self._report(error, _NOT_COMMITTED)
+                self._error = error  # the end says what is not committed
                 return False
 
-    async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> bool:
-        again = False
+    async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], leaving: Offsets | None) -> bool:
+        again, last = False, leaving is not None or self.run.finishing
         while offsets and not self.source.gives_up:  # its call-back commits what leaves, and waits for this to end
             try:
                 refused = await self.source.commit(offsets)
             except KafkaError as error:
-                self._report(error, _NOT_COMMITTED if isinstance(error, CommitFailedError) else _LATER)
+                if isinstance(error, CommitFailedError):
+                    self._told.update(offsets)
+                    self._report(error, _ELSEWHERE)
+                else:
+                    self._failed(error, last=last)
                 return again or error.retriable
-            self.work.committed({tp: offset for tp, offset in offsets.items() if tp not in refused})
-            offsets = self._without_maps(offsets, refused)
+            stored = {tp: offset for tp, offset in offsets.items() if tp not in refused}
+            self.work.committed(stored)
+            if leaving is not None:
+                for partition in stored:
+                    leaving.pop(partition, None)
+            offsets = self._without_maps(offsets, refused, last=last)
             again |= any(error.retriable and not isinstance(error, _UNKNOWN) for error in refused.values())
         return again
 
-    def _without_maps(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], refused: Refusals) -> Offsets:
+    def _without_maps(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], refused: Refusals, *, last: bool) -> Offsets:
         """Report what was refused. Return what to commit without the map of done records, because the map is too large.
 
         All else that was refused is not tried again before the next interval.
@@ -157,10 +172,18 @@ class Progress:
             self._report(next(iter(too_large.values())), "committing without the map of done records")
         left = {tp: error for tp, error in refused.items() if tp not in smaller}
         if lost := {tp: error for tp, error in left.items() if isinstance(error, CommitFailedError)}:
-            self._report(refusal(lost), _NOT_COMMITTED)
+            self._told.update((tp, offsets[tp]) for tp in lost)
+            self._report(refusal(lost), _ELSEWHERE)
         if others := {tp: error for tp, error in left.items() if tp not in lost}:
-            self._report(refusal(others))
+            self._failed(refusal(others), last=last)
         return smaller
+
+    def _failed(self, error: KafkaError, *, last: bool) -> None:
+        """An attempt has failed. ``last``: what comes of it in the end is said then, once."""
+        if last:
+            self._error = error
+        else:
+            self._report(error)
 
     async def commit_at_the_end(self) -> None:
         """Commit, again if need be: a broker may be away for a moment, and what is not committed will be handled again.
@@ -169,6 +192,39 @@ class Progress:
         """
         while not self.source.stopping and self.to_commit() and await self.commit(self.to_commit):  # noqa: ASYNC110 - no event
             await anyio.sleep(self.source.retry_backoff)
+
+    async def commit_what_leaves(self, offsets: Offsets, done: Collection[TopicPartition], seconds: float) -> None:
+        """Commit, within ``seconds``, what is done of partitions that leave. Say what could not be.
+
+        ``done``: those in which a record was done. Of the others nothing comes again.
+        """
+        leaving = {tp: offset for tp, offset in offsets.items() if tp in done}
+        self._error = None
+        try:
+            with anyio.move_on_after(seconds):
+                await self.commit(lambda: offsets, leaving)  # found before they were forgotten
+        finally:
+            self.report_uncommitted(leaving)
+
+    def uncommitted(self) -> Offsets:
+        """Return what is not committed of partitions in which a record was done: it comes again unless a later commit covers it.
+
+        Also if the consumer is stopped by now.
+        """
+        if not self.source.commits:
+            return {}
+        offsets, parts = self.work.to_commit(self.source.last_positions()), self.work.parts
+        return {tp: offset for tp, offset in offsets.items() if parts[tp].progress.done}
+
+    def report_uncommitted(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Say once that these are not committed, and will not be, as without ``process``."""
+        left = {tp: offset for tp, offset in offsets.items() if self._told.get(tp) != offset}
+        if not left or not self.source.commits:
+            return
+        self._told.update(left)
+        error = self._error or KafkaTimeoutError(NO_ANSWER)
+        text, now = Why.LEAVING.value, self.run.clock()
+        self.run.trace(Fault(now=now, text=text, error=error, subject="commit", partitions=frozenset(left)))
 
     def _report(self, error: Exception, text: str = _LATER) -> None:
         self.run.trace(Fault(now=self.run.clock(), text=text, error=error))

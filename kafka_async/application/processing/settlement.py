@@ -90,7 +90,7 @@ class CommitSettlement:
             await self.progress.go_on_where_sought(source.sought(source.assignment()))
         except BaseException:
             self.run.over = True
-            source.end({}, failed=False)
+            source.end({}, (), failed=False)
             raise
         self.look_at = self.run.clock() + source.commit_interval
 
@@ -143,9 +143,12 @@ class CommitSettlement:
     def end(self, *, failed: bool) -> None:
         """Let the consumer go on at the first record of each partition that is not done, and keep the maps that are committed."""
         left_at = {tp: offset for tp in self._left if (offset := self._left_at(tp)) is not None}
+        source, uncommitted = self.progress.source, self.progress.uncommitted()
+        if not source.commits_later:
+            self.progress.report_uncommitted(uncommitted)
         points = self.progress.give_back(left_at)
         self.run.over = True
-        self.progress.source.end(points, failed=failed)
+        source.end(points, uncommitted, failed=failed)
 
     def on_pauses(self, why: PauseReason) -> None:
         """Partitions were paused or resumed for this reason."""
@@ -228,7 +231,7 @@ class CommitSettlement:
             await self.run.until(lambda: not self._runs(leaving))
         known = [tp for tp in leaving if tp in work.parts]
         positions = source.positions()
-        offsets = work.to_commit(positions, known)
+        offsets, done = work.to_commit(positions, known), {tp for tp in known if work.parts[tp].progress.done}
         reached = {tp: work.committable(tp, positions.get(tp)) for tp in known}
         for tp, point in reached.items():
             if point is not None and (cursor := source.cursor(tp)) is not None:
@@ -237,8 +240,7 @@ class CommitSettlement:
         work.forget(partitions)
         source.sought(partitions)  # until now: if they come back, only what is sought from now on counts
         if offsets:
-            with move_on_after(LAST_COMMIT):
-                await self.progress.commit(lambda: offsets)  # found before they were forgotten
+            await self.progress.commit_what_leaves(offsets, done, LAST_COMMIT)
 
     async def _gone(self, topics: Collection[str]) -> Collection[str]:
         """Return which topics were deleted. What one broker does not know is asked for again: it may lag behind."""

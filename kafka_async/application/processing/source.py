@@ -17,6 +17,7 @@ from ...values import define, field, frozen
 from ..callbacks import Batch, ConsumerRebalanceListener, settled
 from ..committing.auto_commit import SHORTEST_INTERVAL
 from ..committing.commit_calls import Settling
+from ..lifecycle.lifecycle import Phase
 from ..lifecycle.ownership import Occupant
 from ..parts import Parts
 from ..reading.cursor import Cursor, PauseReason
@@ -127,6 +128,12 @@ class Source:
         return self.parts.config.group_id is not None
 
     @property
+    def commits_later(self) -> bool:
+        """Whether auto-commit covers what processing leaves uncommitted: at the next interval, or when the consumer stops."""
+        lifecycle = self.parts.guard.lifecycle
+        return self.parts.config.enable_auto_commit and not self.stopping and lifecycle.look() is not Phase.FAILED
+
+    @property
     def commit_interval(self) -> float:
         """Seconds. Reads end as often, so with 0 they would never wait."""
         return max(SHORTEST_INTERVAL, self.parts.config.auto_commit_interval_ms / 1000)
@@ -170,9 +177,12 @@ class Source:
         parts.commits.instead = follower
         parts.commits.auto_commit.suspended = True
 
-    def end(self, unfinished: Mapping[TopicPartition, OffsetAndMetadata], *, failed: bool) -> None:
+    def end(
+        self, unfinished: Mapping[TopicPartition, OffsetAndMetadata], uncommitted: Collection[TopicPartition], *, failed: bool
+    ) -> None:
         """Give listener and auto-commit back, with positions at the first record of each partition that is not done.
 
+        ``uncommitted``: partitions in which more is done than is committed, which is left to auto-commit.
         ``failed``: the consumer is not alive until something else reads from it.
         """
         parts = self.parts
@@ -193,7 +203,7 @@ class Source:
             for partition, offset in ours.items():
                 parts.assigned.seek(partition, OffsetAndMetadata(offset.offset, topic_id=offset.topic_id))
             # They were committed with the map of what is done after them, which a commit of the same offsets would overwrite.
-            auto_commit.commits.book(ours)
+            auto_commit.commits.book({tp: offset for tp, offset in ours.items() if tp not in uncommitted})
         finally:
             auto_commit.suspended = False
 
@@ -252,6 +262,10 @@ class Source:
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the next offset to read of each partition, as after the last read."""
         self.parts.guard.check_open()
+        return self.parts.assigned.next_offsets()
+
+    def last_positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """As ``positions``, also when the consumer is stopped."""
         return self.parts.assigned.next_offsets()
 
     def position(self, partition: TopicPartition) -> OffsetAndMetadata | None:
