@@ -13,6 +13,7 @@ import selectors
 import threading
 import time
 from collections.abc import Callable
+from math import inf
 from typing import Any, Final
 
 PATIENCE: Final = 60.0
@@ -23,6 +24,11 @@ RESIDUE: Final = 1e-9
 """Seconds, the resolution of asyncio's clock: timers fire up to this much early, and the rest of a deadline would never pass."""
 GIVEN_UP: Final = 5.0
 """Seconds of real time without a sign of threads that work, after which they count as hung and time jumps again."""
+DAY: Final = 86_400.0
+"""Seconds of virtual time in which what is run has to end: what waits for something that never comes would run for ever, since the
+consumer's own timers let time pass."""
+GRACE: Final = 600.0
+"""Seconds of virtual time that it has left once it was cancelled."""
 
 
 class _Jumping(selectors.DefaultSelector):
@@ -37,6 +43,10 @@ class _Jumping(selectors.DefaultSelector):
         self._threads = threads
         self._patience = patience
         self._most_turns = most_turns
+        self.limit = inf
+        """Time does not pass further than this."""
+        self.over: Callable[[], None] = lambda: None
+        """Called when it would."""
         self._since = 0.0
         """When time has last passed, by the system's clock."""
 
@@ -54,6 +64,9 @@ class _Jumping(selectors.DefaultSelector):
             return self._wait(timeout)
         if timeout is None:
             raise RuntimeError("everything waits for ever")
+        if self.now + timeout > self.limit:
+            self.over()
+            return found
         self._pass(timeout)
         return found
 
@@ -139,15 +152,49 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     A program that spins gets an error: if time does not pass for ``patience`` seconds of real time, or, if ``most_turns`` is given,
     in so many turns of the loop. Threads that give no sign for ``hung_after`` seconds of real time are not waited for any longer.
+    What is run until it is complete is cancelled after ``limit`` seconds of virtual time, if given, and ``TimeoutError`` is raised.
     """
 
-    def __init__(self, most_turns: int | None = None, *, patience: float = PATIENCE, hung_after: float = GIVEN_UP) -> None:
+    def __init__(
+        self,
+        most_turns: int | None = None,
+        *,
+        patience: float = PATIENCE,
+        hung_after: float = GIVEN_UP,
+        limit: float | None = DAY,
+    ) -> None:
+        self._limit = inf if limit is None else limit
         self._threads = _Threads(self, hung_after)
         self._jumping = _Jumping(self._threads, most_turns, patience)
         super().__init__(self._jumping)
 
     def time(self) -> float:
         return self._jumping.now
+
+    def run_until_complete(self, future: Any) -> Any:
+        """See asyncio. Raises ``TimeoutError`` past the limit of virtual time, with what the consumers know."""
+        main, jumping, found = asyncio.ensure_future(future, loop=self), self._jumping, ""
+
+        def over() -> None:
+            nonlocal found
+            if found:
+                raise TimeoutError(found)  # it goes on though it was cancelled
+            found = report(self._limit)
+            jumping.limit = jumping.now + GRACE
+            main.cancel()
+
+        jumping.limit, jumping.over = jumping.now + self._limit, over
+        try:
+            result = super().run_until_complete(main)
+        except (asyncio.CancelledError, Exception) as error:
+            if not found or str(error) == found:
+                raise
+            raise TimeoutError(found) from error
+        finally:
+            jumping.limit = inf
+        if found:
+            raise TimeoutError(found)
+        return result
 
     def block(self, seconds: float) -> None:
         """Let time pass while no task runs, as a handler that blocks does."""
@@ -182,10 +229,30 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return super().call_soon_threadsafe(callback, *args, context=context)
 
 
-def virtual_loop() -> VirtualLoop:
+def virtual_loop(limit: float | None = DAY) -> VirtualLoop:
     """Return a new event loop with virtual time: a loop factory for ``asyncio.Runner`` or ``asyncio.run(..., loop_factory=...)``.
 
     ``loop.time()`` starts at 0. Raises ``RuntimeError`` from within the loop if every task waits for something that can never come,
-    or if tasks are ready again and again for a minute and time does not pass.
+    or if tasks are ready again and again for a minute and time does not pass. What is run is cancelled, and ``TimeoutError`` is
+    raised, after ``limit`` seconds of virtual time: a day unless another one, or ``None``, is given.
     """
-    return VirtualLoop()
+    return VirtualLoop(limit=limit)
+
+
+def report(seconds: float) -> str:
+    """Return what a test is told that was not over in so much virtual time: what its consumers know."""
+    from ..application.started import started
+
+    lines = [f"not over after {seconds:g} s of virtual time; what takes longer on purpose says so: limit= (kafka_async.testing)"]
+    for _, consumer, _ in started():
+        lines.append(repr(consumer))
+        try:
+            known = consumer.statistics()  # type: ignore[attr-defined]  # of either kind
+        except Exception as error:  # it may be one of another event loop
+            lines.append(f"  {error!r}")
+            continue
+        fields = {name: getattr(known, name) for name in known.__slots__ if not name.startswith("_")}
+        parts = fields.pop("partitions", {})
+        lines.append("  " + ", ".join(f"{name} {value}" for name, value in fields.items()))
+        lines += [f"  {part}: {of_it}" for part, of_it in dict(parts).items()]
+    return "\n".join(lines)

@@ -11,7 +11,7 @@ import functools
 import inspect
 import uuid
 from collections.abc import Callable, Coroutine, Generator, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pytest
 
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from .real import RealCluster
 
 T = TypeVar("T")
+_LIMIT: Final = "kafka_virtual_time_limit"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--kafka-bootstrap``, ``--kafka-option`` and ``--kafka-config``."""
+    """Add ``--kafka-bootstrap``, ``--kafka-option`` and ``--kafka-config``, and a limit of virtual time to the ini file."""
     group = parser.getgroup("kafka-async")
     group.addoption(
         "--kafka-bootstrap",
@@ -44,12 +45,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="FILE",
         help="a properties file with such options, as Kafka's own tools take with --command-config",
     )
+    parser.addini(
+        _LIMIT,
+        "seconds of virtual time that a test may take, 86400 unless set; @pytest.mark.virtual_time(limit=...) is for one test",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker ``virtual_time``."""
     config.addinivalue_line(
-        "markers", "virtual_time: run this async test in an event loop whose time jumps when nothing is ready (kafka_async.testing)"
+        "markers",
+        "virtual_time(limit=86400): run this async test in an event loop whose time jumps when nothing is ready, up to so many "
+        "seconds, or None (kafka_async.testing)",
     )
 
 
@@ -68,7 +75,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     test = given if _is_real(pyfuncitem.config) else inspect.unwrap(given, stop=inspect.iscoroutinefunction)
     if not inspect.iscoroutinefunction(test):
         return (yield)
-    run = _runner(pyfuncitem.config)
+    run = _runner(pyfuncitem)
 
     @functools.wraps(test)
     def plain(*args: Any, **kwargs: Any) -> None:
@@ -165,21 +172,32 @@ def virtual_time(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any
 
     With ``--kafka-bootstrap`` the loop's time is real: brokers do not jump.
     """
-    return _runner(request.config)
+    return _runner(request.node)
 
 
-def _runner(config: pytest.Config) -> Callable[[Coroutine[Any, Any, T]], T]:
+def _runner(item: pytest.Item) -> Callable[[Coroutine[Any, Any, T]], T]:
     import asyncio
 
     from .clock import virtual_loop
 
-    real = _is_real(config)
+    loop_factory = None if _is_real(item.config) else functools.partial(virtual_loop, _limit(item))
 
     def run(coroutine: Coroutine[Any, Any, T]) -> T:
-        with asyncio.Runner(loop_factory=None if real else virtual_loop) as runner:
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
             return runner.run(coroutine)
 
     return run
+
+
+def _limit(item: pytest.Item) -> float | None:
+    """Return how many seconds of virtual time a test may take; ``None``: as many as it likes."""
+    from .clock import DAY
+
+    marker, of_all = item.get_closest_marker("virtual_time"), item.config.getini(_LIMIT)
+    if marker is not None and "limit" in marker.kwargs:
+        limit: float | None = marker.kwargs["limit"]
+        return limit
+    return float(of_all) if of_all else DAY
 
 
 def _is_real(config: pytest.Config) -> bool:

@@ -266,6 +266,47 @@ def test_what_decorates_a_test_is_there_under_virtual_time(options: list[str], t
     assert "6 passed" in found.stdout
 
 
+NEVER = """
+@pytest.mark.virtual_time(limit=300)
+async def test_marked(kafka_cluster, kafka_options):
+    kafka_cluster.topic("t")
+    kafka_cluster.produce("t", value="v")
+    async with KafkaConsumer("t", group_id="g", auto_offset_reset="earliest", **kafka_options) as consumer:
+        await consumer.getone()
+        await consumer.getone()
+
+@pytest.mark.virtual_time(limit=300)
+def test_with_the_fixture(virtual_time): virtual_time(asyncio.sleep(301))
+
+@pytest.mark.virtual_time
+async def test_too_long_for_all(): await asyncio.sleep(3601)
+
+@pytest.mark.virtual_time
+async def test_just_in_time(): await asyncio.sleep(3600)
+
+@pytest.mark.virtual_time(limit=None)
+async def test_on_purpose(): await asyncio.sleep(100 * 86_400)
+
+def test_goes_on(virtual_time):
+    async def goes_on():
+        while True:
+            try: await asyncio.sleep(1000)
+            except asyncio.CancelledError: pass
+    virtual_time(goes_on())
+"""
+
+
+def test_what_waits_for_ever_under_virtual_time_fails_with_what_its_consumers_know(tmp_path: Path) -> None:
+    found = run(tmp_path, NEVER, *BARE, "-rf", "--strict-markers", "-o", "kafka_virtual_time_limit=3600")
+    assert "2 passed" in found.stdout, found.stdout + found.stderr
+    assert "4 failed" in found.stdout
+    failed = [line.split(" - ")[0].rsplit("::", 1)[1] for line in found.stdout.splitlines() if line.startswith("FAILED")]
+    assert failed == ["test_marked", "test_with_the_fixture", "test_too_long_for_all", "test_goes_on"]
+    assert "not over after 300 s of virtual time" in found.stdout
+    assert "t-0: PartitionStatistics(position=1, high_watermark=1" in found.stdout
+    assert "records_consumed 1" in found.stdout
+
+
 ON_BROKERS = """
 from unittest.mock import patch
 HOST = "real"
