@@ -18,6 +18,7 @@ each importing only those below it and the plain modules::
     errors.py, events.py, model.py, trace.py    plain data and names
     functions.py   the functions that a program hands over
     states.py      state machines as tables
+    started.py     which consumers of this process are started
     lazy.py        names that are imported when they are first used
     values.py      attrs' classes, with methods that all of them share
     spark.py, sync.py    short names for what is in ``adapters``

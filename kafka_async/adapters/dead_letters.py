@@ -39,12 +39,13 @@ class DeadLetters:
 
     ``producer``: a started ``aiokafka.AIOKafkaProducer`` without serializers, a ``confluent_kafka.aio.AIOProducer`` or a
     ``confluent_kafka.Producer``, with ``acks="all"``. aiokafka's default is 1: a letter is then lost if the leader dies before it
-    has replicated it, and its record is committed. ``topic``: the topic to write to, or a function of the record. ``group``: goes
-    into a header. ``patience_ms``: for how long a write that fails is tried again; then its error is raised, or
-    ``KafkaTimeoutError`` if the producer still tries, processing stops, and the record is not committed. 0: one try, for as long as
-    the producer tries. A producer that does not take such data fails at once. While writes to a topic fail, or are not
-    acknowledged for ten seconds, as those of a producer that was not started, the logger ``kafka_async`` has one WARNING, and an
-    INFO when they succeed again.
+    has replicated it, and its record is committed. This cannot be checked: no producer tells.
+
+    ``topic``: the topic to write to, or a function of the record. ``group``: goes into a header. ``patience_ms``: for
+    how long a write that fails is tried again; then its error is raised, or ``KafkaTimeoutError`` if the producer still tries,
+    processing stops, and the record is not committed. 0: one try, for as long as the producer tries. A producer that does not
+    take such data fails at once. While writes to a topic fail, or are not acknowledged for ten seconds, as those of a producer
+    that was not started, the logger ``kafka_async`` has one WARNING, and an INFO when they succeed again.
 
     A letter that is too large is written without its value, with the header ``dead-letter-value-left-out`` (its bytes) and a
     WARNING. If it is too large even so, its error is raised at once.

@@ -8,7 +8,6 @@ group/                 the subscription, and assignments that the background pro
 lifecycle/             how it starts, runs and ends, where it may be used, and what can be seen of it
 processing/            many handlers at once (``KafkaConsumer.process``)
 share/                 share groups
-started.py             which consumers of this process are started
 arguments.py           what callers pass in, checked; callbacks.py: their listeners, interceptors, deserializers
 task_context.py        who calls: a task of asyncio or trio, or a thread
 background_calls.py    calls to the background; outbox.py, inbox.py: the ends of its queues; reported.py: its errors

@@ -49,6 +49,7 @@ from ..model import (
     TopicPartition,
 )
 from ..records import ALL_COLUMNS, Columns
+from ..started import note
 from . import arguments
 from .arguments import (
     as_partition,
@@ -67,7 +68,6 @@ from .reading.cursor import PartitionCustody
 from .reading.iteration import ITERATOR
 from .reading.ranges import RANGE_BATCH_BYTES
 from .reading.read_calls import ARROW_ROWS
-from .started import note
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -820,6 +820,8 @@ class KafkaConsumer(Generic[K, V]):
         For a readiness probe. It is ``False`` while the group rebalances, while the coordinator or every broker is
         unreachable, while a broker refuses a partition, or while one has had no leader for three seconds, and becomes ``True``
         again by itself; after a partition was halted (a corrupt batch, an offset that the log does not hold) only with a seek.
+        That a broker has ended is seen at once; that it is frozen, or cut off in silence, when a request to it has had no answer
+        for ``request_timeout_ms``, or sooner if ``session_timeout_ms`` is short.
         Once ``process`` has failed it is ``False`` until something else reads. ``statistics()`` has the reason.
         """
         parts = self._parts

@@ -241,7 +241,7 @@ def virtual_loop(limit: float | None = DAY) -> VirtualLoop:
 
 def report(seconds: float) -> str:
     """Return what a test is told that was not over in so much virtual time: what its consumers know."""
-    from ..application.started import started
+    from ..started import started
 
     lines = [f"not over after {seconds:g} s of virtual time; what takes longer on purpose says so: limit= (kafka_async.testing)"]
     for _, consumer, _ in started():

@@ -9,9 +9,9 @@ import pytest
 
 from kafka_async.adapters.workers.reports import report_of
 from kafka_async.application.share.consumer import ShareConsumer
-from kafka_async.application.started import started
 from kafka_async.errors import IllegalStateError, NoBrokersAvailable
 from kafka_async.model import ConsumerState
+from kafka_async.started import started
 from kafka_async.testing import HANG, Api, Cluster
 from tests.testing.test_clusters import Run, on_both
 

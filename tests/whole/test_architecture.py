@@ -18,7 +18,7 @@ from .house import fields_of, files, name_of, nodes_of, tree_of
 
 PACKAGE = Path(__file__).parents[2] / "kafka_async"
 LADDER = ("adapters", "application", "background", "network", "records", "testing", "wire")
-LEAVES = ("config", "errors", "events", "model", "states", "trace")
+LEAVES = ("config", "errors", "events", "model", "started", "states", "trace")
 IMPURE = {
     "asyncio",
     "anyio",

@@ -19,9 +19,9 @@ from typing import Any, Final
 
 from attrs import define, field
 
-from ...application.started import started
 from ...errors import KafkaConfigurationError, KafkaError
 from ...functions import is_async, signature_of
+from ...started import started
 from ..running import EXIT_CODE, Terminated, until_terminated
 from .reports import INTERVAL, CannotRun, Report, report_of
 

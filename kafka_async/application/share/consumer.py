@@ -13,11 +13,11 @@ from ...errors import ConsumerStoppedError, KafkaError
 from ...events import FindClientInstanceId, SubscribeTopics, Unsubscribe
 from ...model import ConsumerState, TopicPartition
 from ...network import TransportFactory
+from ...started import note
 from ..arguments import at_least_one, seconds, subscribed_topics
 from ..lifecycle.lifecycle import Phase
 from ..lifecycle.observing import is_alive, is_stale, milliseconds_of, state_of
 from ..lifecycle.runtime import Runtime
-from ..started import note
 from .parts import ShareParts, assemble_share
 from .record import ShareRecord
 from .statistics import ShareStatistics

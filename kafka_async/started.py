@@ -1,4 +1,4 @@
-"""The consumers of this process that are started, for whoever reports on the process (``kafka-async run``).
+"""The consumers of this process that are started, for whoever reports on the process (``kafka-async run``, tests).
 
 It keeps none of them alive.
 """
@@ -9,8 +9,8 @@ from itertools import count
 from typing import Any, Final, Protocol
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
-from ..model import ConsumerState
-from ..values import frozen
+from .model import ConsumerState
+from .values import frozen
 
 
 class Started(Protocol):
