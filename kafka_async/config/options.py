@@ -891,7 +891,7 @@ class ConsumerOptions(CommonOptions[K, V], total=False):
 
     Only records that *earlier* calls returned are committed; in an iteration, those before the record that is being handled. So
     a crash repeats records and loses none. ``False``: call ``commit`` yourself; ``process`` commits what its handlers have done
-    all the same. Has no effect without ``group_id``.
+    all the same. Without ``group_id`` nothing is committed; ``process`` says so in a warning, or with ``False`` at level INFO.
 
     Default: ``True``.
     Allowed: True or False.

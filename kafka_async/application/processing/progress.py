@@ -22,6 +22,7 @@ from ...values import define, field
 from ..committing.commits import NO_ANSWER, Why, refusal
 from .items import Item
 from .retry import KEPT, MaybeElsewhere
+from .router import NOT_READ, Router
 from .run_state import RunState
 from .source import Source
 from .work import Ahead, Offsets, Work
@@ -86,6 +87,23 @@ class Progress:
         if unread := sorted(frozenset(wanted) - frozenset(source.subscription())):
             text = f"records are written to topics that this consumer does not read: {', '.join(unread)}"
             run.trace(Fault(now=run.clock(), text=text))
+
+    def check_group(self) -> None:
+        """Log that nothing is committed if there is no group: what is done is known to nobody after a restart."""
+        source, now = self.source, self.run.clock()
+        if source.commits:
+            return
+        text = "process commits nothing, since the consumer has no group_id"
+        if source.is_meant_to_commit:
+            self.run.trace(Fault(now=now, text=f"{text}; with enable_auto_commit=False this is no warning", subject="commit"))
+        else:
+            self.run.trace(Notice(now=now, text=text, subject="commit"))
+
+    def check_routes(self, router: Router | None) -> None:
+        """Log which topics of routes are not read: their handlers are never called."""
+        subscription = self.source.subscription()
+        if router is not None and subscription and (unread := router.unread(subscription, self.source.reads)):
+            self.run.trace(Fault(now=self.run.clock(), text=NOT_READ.format(", ".join(unread))))
 
     # --- partitions that come --------------------------------------------------------------------------------------------------
 

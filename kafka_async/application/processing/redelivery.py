@@ -62,6 +62,12 @@ class ForGroups(Protocol):
         """
 
 
+def may_come_from(retry_topic: str, topic: str) -> bool:
+    """Return whether a retry topic of this name may have records that were in ``topic`` first."""
+    found = _RETRY.fullmatch(retry_topic)
+    return found is not None and found["topic"].startswith(f"{topic}.")
+
+
 def origin_of(record: Record) -> str:
     """Return the topic that a record was in first: the one in its header if it comes from a retry topic of that one."""
     found = _RETRY.fullmatch(record.topic)

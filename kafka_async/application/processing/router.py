@@ -7,13 +7,13 @@ dead letters stay those of ``process``: a lane holds the records of one key, wha
 import re
 from collections.abc import Callable, Collection, Sequence
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast, overload
 
 from ...errors import LONGEST_REASON, InvalidValue, NoRoute, shown
 from ...functions import check_handler, is_async, takes_context
 from ...model import ConsumerRecord, at_offset, last_header
 from ...values import define, field, frozen
-from .redelivery import origin_of
+from .redelivery import may_come_from, origin_of
 from .retry import Retry, count
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ R = TypeVar("R")
 H = TypeVar("H", bound=Callable[..., object])
 Topics = str | Collection[str] | re.Pattern[str]
 Header = tuple[str, str | bytes]
+NOT_READ: Final = "routes are for topics that this consumer does not read: {}"
+"""What is logged of routes whose handlers will never be called."""
 
 
 class Registers(Protocol[V]):
@@ -232,6 +234,15 @@ class Router:
     def routes(self) -> tuple[Route, ...]:
         """All routes in order, with the default at the end."""
         return (*self._routes, self._last) if self._last is not None else tuple(self._routes)
+
+    def unread(self, subscription: Collection[str], reads: Callable[[str], bool]) -> list[str]:
+        """Return the topics that routes name and that are not read, in order: a name may be misspelt.
+
+        ``subscription``: the topics that are read. ``reads``: whether one is read, or will be if it is created.
+        """
+        named = {topic for route in self._routes if isinstance(route.topics, frozenset) for topic in route.topics}
+        missing = [topic for topic in named - frozenset(subscription) if not reads(topic)]
+        return sorted(topic for topic in missing if not any(may_come_from(each, topic) for each in subscription))
 
     @property
     def is_async(self) -> bool:

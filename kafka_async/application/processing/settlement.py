@@ -86,6 +86,8 @@ class CommitSettlement:
         source.begin(self, processing)
         try:
             await self.progress.check_redelivery()
+            self.progress.check_group()
+            self.progress.check_routes(self.handling.settings.router)
             await self.progress.take_over(source.assignment())
             await self.progress.go_on_where_sought(source.sought(source.assignment()))
         except BaseException:

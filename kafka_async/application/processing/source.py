@@ -128,6 +128,11 @@ class Source:
         return self.parts.config.group_id is not None
 
     @property
+    def is_meant_to_commit(self) -> bool:
+        """Whether it may be an oversight that there is no group: topics are subscribed, and auto-commit is not turned off."""
+        return self.parts.config.enable_auto_commit and self.parts.subscribed.is_subscription
+
+    @property
     def commits_later(self) -> bool:
         """Whether auto-commit covers what processing leaves uncommitted: at the next interval, or when the consumer stops."""
         lifecycle = self.parts.guard.lifecycle
@@ -377,6 +382,11 @@ class Source:
         inbox.sort()
         names = subscribed.names(inbox.cluster, self.parts.unread)
         return names or {tp.topic for tp in self.parts.unread.partitions}
+
+    def reads(self, topic: str) -> bool:
+        """Whether a topic is read, or will be if it is created. Of an expression that brokers evaluate that is not known: yes."""
+        subscribed = self.parts.subscribed
+        return subscribed.pattern is not None and subscribed.pattern(topic)
 
     async def redelivery_topics(self) -> Collection[str]:
         """Return the topics that records which failed are written to. Raises ``UnknownTopicOrPartitionError`` if one is missing."""

@@ -22,6 +22,7 @@ from ..processing.process_settings import ProcessSettings
 from ..processing.processing import Processing
 from ..processing.redelivery import WRITTEN_TO, Redelivery
 from ..processing.retry import exponential
+from ..processing.router import NOT_READ
 from ..processing.run_state import Bench, RunState
 from .pace import Measurements
 from .parts import ShareParts
@@ -94,6 +95,9 @@ class LockSettlement:
             self.run.over = True
             parts.guard.occupant = None
             raise
+        router, topics = self.handling.settings.router, parts.exchange.topics
+        if router is not None and topics and (unread := router.unread(topics, topics.__contains__)):
+            self.run.trace(Fault(now=self.run.clock(), text=NOT_READ.format(", ".join(unread))))
         parts.reader.take_over()  # not before: if this is refused, reads that wait go on
         parts.custody.on_lost = self._lost
         parts.custody.on_unwanted = self._unwanted

@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_async import ConsumerRecord, Reject, Retry, RetryLater, Router, TopicPartition
+from kafka_async import ConsumerRecord, Reject, Retry, RetryLater, Router, ShareConsumer, TopicPartition
 from kafka_async.application.processing.redelivery import TOPIC
 from kafka_async.errors import InvalidValue, NoRoute, ProcessingError
-from tests.application.support import virtual
+from kafka_async.testing import Cluster
+from tests.application.support import consumer_on, virtual
 
-from .world import Record, World, processed, until, world
+from .world import GROUP, Record, World, processed, until, world
 
 
 def record(topic: str, value: bytes | None = b"{}", headers: Sequence[tuple[str, bytes | None]] = ()) -> Record:
@@ -456,3 +457,49 @@ async def test_plain_handlers_run_on_threads() -> None:
         await until(lambda: run.statistics().attempts == 200)
     assert seen == {(0, False)}
     assert peak <= 2
+
+
+# --- topics that are not read ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("topics", "warned"),
+    [
+        (["t"], "typo, u"),
+        (["t", "u"], "typo"),
+        (["t", "u.billing.retry.60"], "typo"),
+        (re.compile("[tu].*"), None),
+        (re.compile("[tu]$"), "typo"),
+        (None, None),
+    ],
+    ids=str,
+)
+@virtual
+async def test_a_route_for_a_topic_that_is_not_read_is_said_once(
+    topics: Any, warned: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    some, router = world(), Router()
+    for topic in ("u", "u.billing.retry.60"):
+        some.cluster.create_topic(topic, 1)
+    router.on(topic="t")(nothing("t"))
+    router.on(topic=["u", "typo"], header=("type", "created"))(nothing("u"))
+    router.on(topic=re.compile("later.*"))(nothing("later"))
+    router.ignore(topic="typo", header=("type", "other"))
+    consumer = consumer_on(some.cluster, group_id=GROUP)
+    if topics is not None:
+        consumer.subscribe(**({"pattern": topics} if isinstance(topics, re.Pattern) else {"topics": topics}))
+    async with consumer, consumer.processing(router):
+        await anyio.sleep(1)
+    said = [entry.message for entry in caplog.records if "does not read" in entry.message]
+    assert said == ([] if warned is None else [said[0]])
+    assert warned is None or said[0].endswith(f"routes are for topics that this consumer does not read: {warned}")
+
+
+@virtual
+async def test_a_share_consumer_says_so_too(caplog: pytest.LogCaptureFixture) -> None:
+    cluster, router = Cluster(), Router()
+    cluster.topic("jobs")
+    router.on(topic=["jobs", "typo"])(nothing("jobs"))
+    async with ShareConsumer("jobs", group_id="g", **cluster.options()) as consumer, consumer.processing(router):
+        await anyio.sleep(1)
+    assert caplog.text.count("routes are for topics that this consumer does not read: typo") == 1

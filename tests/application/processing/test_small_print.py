@@ -1,19 +1,21 @@
 """What programs do beside their handlers: pause a partition, seek, ask for statistics; and intervals of nothing."""
 
+import logging
 import sys
 import threading
 import time
 from types import FrameType
+from typing import Any
 
 import anyio
 import pytest
 
 from kafka_async import TopicPartition
 from kafka_async.application.processing.context import ProcessingContext
-from tests.application.support import virtual
+from tests.application.support import consumer_on, virtual
 
 from .test_on_asyncio import until as until_on_asyncio
-from .world import Record, processed, until, world
+from .world import GROUP, Record, processed, until, world
 
 
 @virtual
@@ -147,3 +149,28 @@ async def test_what_is_completed_costs_the_same_however_many_partitions_there_ar
     few = await calls(1)
     assert few > 2_000
     assert await calls(1_000) < 1.1 * few
+
+
+@pytest.mark.parametrize(
+    ("how", "options", "level"),
+    [
+        ("subscribe", {}, "WARNING"),
+        ("subscribe", {"enable_auto_commit": False}, "INFO"),
+        ("assign", {}, "INFO"),
+        ("subscribe", {"group_id": GROUP}, None),
+    ],
+)
+@virtual
+async def test_that_nothing_is_committed_without_a_group_is_said_once(
+    how: str, options: dict[str, Any], level: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    some = world()
+    some.produce(3)
+    consumer = consumer_on(some.cluster, *(["t"] if how == "subscribe" else []), **options)
+    if how == "assign":
+        consumer.assign(some.partitions)
+    with caplog.at_level(logging.INFO, "kafka_async"):
+        async with consumer, consumer.processing(some.handle):
+            await until(lambda: len(some.done) == 3)
+    said = [entry.levelname for entry in caplog.records if "process commits nothing" in entry.message]
+    assert said == ([] if level is None else [level])
