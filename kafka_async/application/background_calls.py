@@ -84,10 +84,18 @@ class BackgroundCalls(Generic[E]):
         self.outbox.add(event(call))
         return await self.answer(call, report=report, grace=grace)
 
-    async def answer(self, call: Call[T], *, report: Callable[[], None] | None = None, grace: float = GRACE) -> T:
+    async def answer(
+        self,
+        call: Call[T],
+        *,
+        report: Callable[[], None] | None = None,
+        grace: float = GRACE,
+        keep: Callable[[], bool] = lambda: False,
+    ) -> T:
         """Return the answer to an event that was sent.
 
-        Raises ``KafkaTimeoutError`` past the call's deadline, and what ``report`` raises.
+        Raises ``KafkaTimeoutError`` past the call's deadline, and what ``report`` raises. ``keep``: asked if the wait ends without
+        an answer; if it returns true, the caller has the call followed elsewhere, and the event is not withdrawn.
         """
         runtime = self.runtime
         try:
@@ -104,7 +112,8 @@ class BackgroundCalls(Generic[E]):
                     raise KafkaTimeoutError("the call was not answered before its deadline")
                 await runtime.signal.wait(ticket, remaining)
         finally:
-            call.withdraw()
+            if call.done or not keep():
+                call.withdraw()
 
     async def describe(self, topics: frozenset[str] | None) -> ClusterDescription:
         """Ask the cluster about topics (``None``: all), and remember them."""

@@ -24,9 +24,6 @@ RESIDUE: Final = 1e-9
 """Seconds, the resolution of asyncio's clock: timers fire up to this much early, and the rest of a deadline would never pass."""
 GIVEN_UP: Final = 5.0
 """Seconds of real time without a sign of threads that work, after which they count as hung and time jumps again."""
-DAY: Final = 86_400.0
-"""Seconds of virtual time in which what is run has to end: what waits for something that never comes would run for ever, since the
-consumer's own timers let time pass."""
 GRACE: Final = 600.0
 """Seconds of virtual time that it has left once it was cancelled."""
 
@@ -161,8 +158,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         *,
         patience: float = PATIENCE,
         hung_after: float = GIVEN_UP,
-        limit: float | None = DAY,
+        limit: float | None = None,
     ) -> None:
+        self._main: asyncio.Future[Any] | None = None
         self._limit = inf if limit is None else limit
         self._threads = _Threads(self, hung_after)
         self._jumping = _Jumping(self._threads, most_turns, patience)
@@ -173,7 +171,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def run_until_complete(self, future: Any) -> Any:
         """See asyncio. Raises ``TimeoutError`` past the limit of virtual time, with what the consumers know."""
-        main, jumping, found = asyncio.ensure_future(future, loop=self), self._jumping, ""
+        jumping, found = self._jumping, ""
 
         def over() -> None:
             nonlocal found
@@ -181,20 +179,30 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 raise TimeoutError(found)  # it goes on though it was cancelled
             found = report(self._limit)
             jumping.limit = jumping.now + GRACE
-            main.cancel()
+            assert self._main is not None  # noqa: S101 - it runs
+            self._main.cancel()
 
+        before = self._main, jumping.limit, jumping.over  # a call that is nested, which asyncio refuses, changes nothing
+        self._main = future if asyncio.isfuture(future) else None
         jumping.limit, jumping.over = jumping.now + self._limit, over
         try:
-            result = super().run_until_complete(main)
+            result = super().run_until_complete(future)
         except (asyncio.CancelledError, Exception) as error:
             if not found or str(error) == found:
                 raise
             raise TimeoutError(found) from error
         finally:
-            jumping.limit = inf
+            self._main, jumping.limit, jumping.over = before
         if found:
             raise TimeoutError(found)
         return result
+
+    def create_task(self, coro: Any, **options: Any) -> Any:
+        """See asyncio. The first task is the one that ``run_until_complete`` makes, after its checks."""
+        task = super().create_task(coro, **options)
+        if self._main is None:
+            self._main = task
+        return task
 
     def block(self, seconds: float) -> None:
         """Let time pass while no task runs, as a handler that blocks does."""
@@ -229,12 +237,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return super().call_soon_threadsafe(callback, *args, context=context)
 
 
-def virtual_loop(limit: float | None = DAY) -> VirtualLoop:
+def virtual_loop(limit: float | None = None) -> VirtualLoop:
     """Return a new event loop with virtual time: a loop factory for ``asyncio.Runner`` or ``asyncio.run(..., loop_factory=...)``.
 
     ``loop.time()`` starts at 0. Raises ``RuntimeError`` from within the loop if every task waits for something that can never come,
-    or if tasks are ready again and again for a minute and time does not pass. What is run is cancelled, and ``TimeoutError`` is
-    raised, after ``limit`` seconds of virtual time: a day unless another one, or ``None``, is given.
+    or if tasks are ready again and again for a minute and time does not pass. With a ``limit``, whatever the loop runs until it is
+    complete is cancelled after so many seconds of virtual time, and ``TimeoutError`` is raised.
     """
     return VirtualLoop(limit=limit)
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _LIMIT: Final = "kafka_virtual_time_limit"
+_DAY: Final = 86_400.0
+"""Seconds of virtual time in which a test has to end, unless it says otherwise: one that waits for something that never comes would
+run for ever, since the consumer's own timers let time pass."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -47,12 +50,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addini(
         _LIMIT,
-        "seconds of virtual time that a test may take, 86400 unless set; @pytest.mark.virtual_time(limit=...) is for one test",
+        "seconds of virtual time that a test may take, 86400 unless set, or none; @pytest.mark.virtual_time(limit=...) is for one "
+        "test",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker ``virtual_time``."""
+    """Register the marker ``virtual_time``, and check the limit in the ini file."""
+    _limit_of_all(config)
     config.addinivalue_line(
         "markers",
         "virtual_time(limit=86400): run this async test in an event loop whose time jumps when nothing is ready, up to so many "
@@ -191,13 +196,29 @@ def _runner(item: pytest.Item) -> Callable[[Coroutine[Any, Any, T]], T]:
 
 def _limit(item: pytest.Item) -> float | None:
     """Return how many seconds of virtual time a test may take; ``None``: as many as it likes."""
-    from .clock import DAY
+    marker = item.get_closest_marker("virtual_time")
+    if marker is None or not (marker.args or marker.kwargs):
+        return _limit_of_all(item.config)
+    given = [*marker.args, *marker.kwargs.values()]
+    if len(given) == 1 and marker.kwargs.keys() <= {"limit"}:
+        limit = given[0]
+        if limit is None or (isinstance(limit, int | float) and not isinstance(limit, bool) and limit > 0):
+            return limit
+    shown = ", ".join([*map(repr, marker.args), *(f"{name}={value!r}" for name, value in marker.kwargs.items())])
+    pytest.fail(f"@pytest.mark.virtual_time({shown}): expected limit=, a number of seconds above 0 or None", pytrace=False)
 
-    marker, of_all = item.get_closest_marker("virtual_time"), item.config.getini(_LIMIT)
-    if marker is not None and "limit" in marker.kwargs:
-        limit: float | None = marker.kwargs["limit"]
-        return limit
-    return float(of_all) if of_all else DAY
+
+def _limit_of_all(config: pytest.Config) -> float | None:
+    """Return the limit in the ini file. Raises ``pytest.UsageError`` if it is none."""
+    text = str(config.getini(_LIMIT)).strip()
+    if not text:
+        return _DAY
+    if text.lower() == "none":
+        return None
+    with contextlib.suppress(ValueError):
+        if (limit := float(text)) > 0:
+            return limit
+    raise pytest.UsageError(f"{_LIMIT} = {text}: expected a number of seconds above 0, or none")
 
 
 def _is_real(config: pytest.Config) -> bool:

@@ -1,6 +1,7 @@
 """Virtual time on asyncio: what it takes for a program that spins, and threads."""
 
 import asyncio
+import gc
 import itertools
 import threading
 import time
@@ -135,3 +136,57 @@ def test_jobs_whose_handlers_run_in_threads_keep_their_locks() -> None:
     done, took = run(main)
     assert sorted(map(int, done)) == list(range(20)), "each once"
     assert took < 30
+
+
+def test_a_loop_has_no_limit_unless_it_gets_one() -> None:
+    """It may be one for a whole run of tests, whose fixtures stay open for longer than any test."""
+    for loop in (virtual_loop(), VirtualLoop()):
+        loop.run_until_complete(asyncio.sleep(10 * 86_400))
+        loop.close()
+    with asyncio.Runner(loop_factory=partial(virtual_loop, 10)) as runner:
+        runner.run(asyncio.sleep(10))
+        with pytest.raises(TimeoutError, match="not over after 10 s of virtual time"):
+            runner.run(asyncio.sleep(11))
+
+
+def test_a_nested_run_is_refused_as_by_asyncio_and_leaves_the_limit(caplog: pytest.LogCaptureFixture) -> None:
+    loop, ran = virtual_loop(100), list[str]()
+
+    async def inner() -> None:
+        ran.append("inner")
+
+    async def outer() -> None:
+        refused = inner()
+        with pytest.raises(RuntimeError, match="already running"):
+            loop.run_until_complete(refused)
+        refused.close()
+        await asyncio.sleep(1_000)
+        ran.append("outer")
+
+    with pytest.raises(TimeoutError, match="not over after 100 s"):
+        loop.run_until_complete(outer())
+    loop.close()
+    refused = inner()
+    with pytest.raises(RuntimeError, match="is closed"):
+        loop.run_until_complete(refused)
+    refused.close()
+    assert ran == []
+    gc.collect()
+    assert caplog.messages == []
+
+
+def test_what_ends_in_an_error_of_the_loop_is_not_logged_again(caplog: pytest.LogCaptureFixture) -> None:
+    async def never() -> None:
+        await asyncio.Event().wait()
+
+    async def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    for main, error in ((never, RuntimeError), (interrupted, KeyboardInterrupt)):
+        loop = virtual_loop(100)
+        with pytest.raises(error):
+            loop.run_until_complete(main())
+        loop.close()
+        del loop
+        gc.collect()
+    assert caplog.messages == []

@@ -307,6 +307,34 @@ def test_what_waits_for_ever_under_virtual_time_fails_with_what_its_consumers_kn
     assert "records_consumed 1" in found.stdout
 
 
+LIMITS = """
+@pytest.mark.virtual_time(50)
+async def test_without_a_name(): await asyncio.sleep(60)
+
+@pytest.mark.virtual_time(0)
+async def test_nothing(): pass
+
+@pytest.mark.virtual_time(limits=50)
+async def test_misspelt(): pass
+
+@pytest.mark.virtual_time
+async def test_for_ever(): await asyncio.sleep(100 * 86_400)
+"""
+
+
+def test_a_limit_of_virtual_time_that_means_nothing_is_refused(tmp_path: Path) -> None:
+    found = run(tmp_path, LIMITS, *BARE, "-o", "kafka_virtual_time_limit=none")
+    assert "3 failed" in found.stdout, found.stdout + found.stderr
+    assert "1 passed" in found.stdout
+    assert "not over after 50 s of virtual time" in found.stdout
+    for given in ("0", "limits=50"):
+        assert f"@pytest.mark.virtual_time({given}): expected limit=, a number of seconds above 0 or None" in found.stdout
+    for wrong in ("0", "-1", "a day", "nan"):
+        found = run(tmp_path, LIMITS, *BARE, "-o", f"kafka_virtual_time_limit={wrong}")
+        assert found.returncode == pytest.ExitCode.USAGE_ERROR
+        assert f"kafka_virtual_time_limit = {wrong}: expected a number of seconds above 0, or none" in found.stderr
+
+
 ON_BROKERS = """
 from unittest.mock import patch
 HOST = "real"

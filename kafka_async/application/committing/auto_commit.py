@@ -216,7 +216,7 @@ class AutoCommit:
     _due_at: float | None = field(default=None, init=False)
     _pending: Commit | None = field(default=None, init=False)
     _last: list[Commit] = field(factory=list, init=False)
-    """Commits of partitions that were given up at once; only ``stop`` waits for them."""
+    """Commits of partitions that were given up at once, or whose call-back a stop has cancelled; only ``stop`` waits for them."""
     _settled: bool = field(default=False, init=False)
     """Nothing was left to commit when the last interval ended, and no position can have moved since."""
     _held_up: dict[TopicPartition, int] = field(factory=dict, init=False)
@@ -332,6 +332,14 @@ class AutoCommit:
             deadline = self.runtime.clock() + self.config.default_api_timeout_ms / 1000
             self._last.append(self.commits.begin(offsets, Why.GIVEN_UP, deadline))
 
+    def follow(self, commit: Commit) -> None:
+        """A stop has cancelled who waited for this commit of partitions that leave. It is under way, and may well be stored."""
+        self._last.append(Commit(Why.LEAVING, commit.offsets, commit.call, commit.beginnings, commit.stored))
+
+    def follows(self, partition: TopicPartition, offset: int) -> bool:
+        """Whether a commit of this offset is among those whose end is waited for, and reported, when the consumer stops."""
+        return any(partition in commit.offsets and commit.offsets[partition].offset == offset for commit in self._last)
+
     def _collect_last(self) -> None:
         if not self._last:
             return
@@ -352,7 +360,7 @@ class AutoCommit:
             await self.runtime.signal.wait(ticket, left)
 
     def end_last(self) -> None:
-        """Nothing more is answered: say which commits of partitions that were given up were not."""
+        """Nothing more is answered: say which of those commits were not."""
         left, self._last = self._last, []
         for commit in left:
             try:

@@ -65,13 +65,14 @@ class CommitCalls:
             text = f"committed all offsets but those of partitions that are no longer assigned: {named(lost)}"
             raise CommitFailedError(text, lost)
 
-    async def commit_once(self, offsets: Wanted) -> Refusals:
+    async def commit_once(self, offsets: Wanted, *, leaving: bool = False) -> Refusals:
         """Commit; the first answer about a partition is final. Return what was refused; the other offsets are committed.
 
         Raises the error of a commit of which nothing is known about single partitions.
+        ``leaving``: no later commit covers these. If a stop cancels the caller, it follows the commit to its end.
         """
         wanted, deadline = await self._enter(offsets)
-        lost, refused = await self._commit(wanted, deadline, once=True)
+        lost, refused = await self._commit(wanted, deadline, once=True, leaving=leaving)
         gone = {tp: CommitFailedError(f"{named([tp])}: no longer assigned, so its offset was not committed", (tp,)) for tp in lost}
         return {**gone, **refused}
 
@@ -98,7 +99,7 @@ class CommitCalls:
         return (self.assigned.to_commit() if wanted is None else wanted), deadline
 
     async def _commit(
-        self, wanted: Mapping[TopicPartition, OffsetAndMetadata], deadline: float, *, once: bool
+        self, wanted: Mapping[TopicPartition, OffsetAndMetadata], deadline: float, *, once: bool, leaving: bool = False
     ) -> tuple[tuple[TopicPartition, ...], Refusals]:
         """Commit what is still ours. Return the partitions that are not, and what was refused of the others."""
         unread, rebalancing = self.assigned.unread, self.assigned.rebalancing
@@ -113,7 +114,14 @@ class CommitCalls:
         commits = self.auto_commit.commits
         self.auto_commit.give_way(ours)
         commit = commits.begin(ours, Why.CALLER, deadline, once=once)
-        await self.calls.answer(commit.call)
+
+        def follow() -> bool:
+            follows = leaving and self.guard.lifecycle.is_parting  # once it has stopped, nobody would look
+            if follows:
+                self.auto_commit.follow(commit)
+            return follows
+
+        await self.calls.answer(commit.call, keep=follow)
         self.auto_commit.collect(self.calls.runtime.clock())  # interceptors hear of commits in the order in which they were stored
         refused = commits.end(commit)
         await commits.intercept()

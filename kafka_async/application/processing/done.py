@@ -61,6 +61,8 @@ class PartitionProgress:
     """Number of the first unfinished record when that was looked at."""
     _exceeds: bool = field(default=False, init=False)
     """More were not in it than may be."""
+    committed: int = field(default=0, init=False)
+    """Records received that were done at the last commit, or that an earlier owner had done."""
 
     # --- receiving -------------------------------------------------------------------------------------------------------------
 
@@ -209,6 +211,11 @@ class PartitionProgress:
             return None
         number = first + self._base
         return offsets[0], next((time for first, time, _ in reversed(tuple(self._arrivals)) if first <= number), 0.0)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether a record was done since the last commit, so that it comes again without another one."""
+        return self.done > self.committed
 
     @property
     def done(self) -> int:

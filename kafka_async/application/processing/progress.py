@@ -159,9 +159,10 @@ class Progress:
 
     async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], leaving: Offsets | None) -> bool:
         again, last = False, leaving is not None or self.run.finishing
+        covered = {tp: (part.progress, part.progress.done) for tp in offsets if (part := self.work.parts.get(tp)) is not None}
         while offsets and not self.source.gives_up:  # its call-back commits what leaves, and waits for this to end
             try:
-                refused = await self.source.commit(offsets)
+                refused = await self.source.commit(offsets, leaving=bool(leaving))
             except KafkaError as error:
                 if isinstance(error, CommitFailedError):
                     self._told.update(offsets)
@@ -171,6 +172,8 @@ class Progress:
                 return again or error.retriable
             stored = {tp: offset for tp, offset in offsets.items() if tp not in refused}
             self.work.committed(stored)
+            for progress, done in (covered[tp] for tp in stored if tp in covered):
+                progress.committed = max(progress.committed, done)  # what was done meanwhile is for the next commit
             if leaving is not None:
                 for partition in stored:
                     leaving.pop(partition, None)
@@ -212,9 +215,10 @@ class Progress:
             await anyio.sleep(self.source.retry_backoff)
 
     async def commit_what_leaves(self, offsets: Offsets, done: Collection[TopicPartition], seconds: float) -> None:
-        """Commit, within ``seconds``, what is done of partitions that leave. Say what could not be.
+        """Commit, within ``seconds``, what is done of partitions that leave. Say what could not be, unless a stop cancels this
+        while the commit is under way: that says it, once it is known.
 
-        ``done``: those in which a record was done. Of the others nothing comes again.
+        ``done``: those in which a record was done that is not committed. Of the others nothing comes again.
         """
         leaving = {tp: offset for tp, offset in offsets.items() if tp in done}
         self._error = None
@@ -222,17 +226,22 @@ class Progress:
             with anyio.move_on_after(seconds):
                 await self.commit(lambda: offsets, leaving)  # found before they were forgotten
         finally:
-            self.report_uncommitted(leaving)
+            self.report_uncommitted({tp: offset for tp, offset in leaving.items() if not self.source.follows(tp, offset)})
 
     def uncommitted(self) -> Offsets:
-        """Return what is not committed of partitions in which a record was done: it comes again unless a later commit covers it.
+        """Return what is not committed of partitions in which a record was done since: it comes again unless a later commit covers
+        it.
 
         Also if the consumer is stopped by now.
         """
         if not self.source.commits:
             return {}
         offsets, parts = self.work.to_commit(self.source.last_positions()), self.work.parts
-        return {tp: offset for tp, offset in offsets.items() if parts[tp].progress.done}
+        return {tp: offset for tp, offset in offsets.items() if parts[tp].progress.is_new}
+
+    def is_committed(self, partition: TopicPartition, offset: OffsetAndMetadata) -> bool:
+        """Whether this very offset is committed, though with another map of what is done after it."""
+        return self.work.committed_at(partition, offset) or self.source.is_committed(partition, offset)
 
     def report_uncommitted(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Say once that these are not committed, and will not be, as without ``process``."""

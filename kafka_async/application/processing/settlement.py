@@ -146,11 +146,12 @@ class CommitSettlement:
         """Let the consumer go on at the first record of each partition that is not done, and keep the maps that are committed."""
         left_at = {tp: offset for tp in self._left if (offset := self._left_at(tp)) is not None}
         source, uncommitted = self.progress.source, self.progress.uncommitted()
-        if not source.commits_later:
-            self.progress.report_uncommitted(uncommitted)
+        # Auto-commit has no maps: of the same offset it could only overwrite the one that is committed with an empty one.
+        later = {tp for tp, offset in uncommitted.items() if source.commits_later and not self.progress.is_committed(tp, offset)}
+        self.progress.report_uncommitted({tp: offset for tp, offset in uncommitted.items() if tp not in later})
         points = self.progress.give_back(left_at)
         self.run.over = True
-        source.end(points, uncommitted, failed=failed)
+        source.end(points, later, failed=failed)
 
     def on_pauses(self, why: PauseReason) -> None:
         """Partitions were paused or resumed for this reason."""
@@ -233,7 +234,7 @@ class CommitSettlement:
             await self.run.until(lambda: not self._runs(leaving))
         known = [tp for tp in leaving if tp in work.parts]
         positions = source.positions()
-        offsets, done = work.to_commit(positions, known), {tp for tp in known if work.parts[tp].progress.done}
+        offsets, done = work.to_commit(positions, known), {tp for tp in known if work.parts[tp].progress.is_new}
         reached = {tp: work.committable(tp, positions.get(tp)) for tp in known}
         for tp, point in reached.items():
             if point is not None and (cursor := source.cursor(tp)) is not None:

@@ -187,7 +187,7 @@ class Source:
     ) -> None:
         """Give listener and auto-commit back, with positions at the first record of each partition that is not done.
 
-        ``uncommitted``: partitions in which more is done than is committed, which is left to auto-commit.
+        ``uncommitted``: partitions that are done further than is committed, which is left to auto-commit.
         ``failed``: the consumer is not alive until something else reads from it.
         """
         parts = self.parts
@@ -336,15 +336,25 @@ class Source:
 
     # --- committing ------------------------------------------------------------------------------------------------------------
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Refusals:
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, leaving: bool = False) -> Refusals:
         """Commit. Return which partitions were refused, and why; all others are committed.
 
         Raises the error of a commit of which nothing is known about single partitions.
 
         A partition of a topic that brokers do not know is not tried again: it may have been deleted, and all other commits, a
-        rebalance and a stop would wait for it.
+        rebalance and a stop would wait for it. ``leaving``: no later commit covers it. If a stop cancels the wait, it ``follows``
+        the commit instead.
         """
-        return await self.parts.commits.commit_once(offsets)
+        return await self.parts.commits.commit_once(offsets, leaving=leaving)
+
+    def follows(self, partition: TopicPartition, offset: OffsetAndMetadata) -> bool:
+        """Whether the end of the consumer says what became of a commit of this offset."""
+        return self.parts.commits.auto_commit.follows(partition, offset.offset)
+
+    def is_committed(self, partition: TopicPartition, offset: OffsetAndMetadata) -> bool:
+        """Whether this offset was committed last, perhaps with other metadata."""
+        cursor = self.parts.unread.partitions.get(partition)
+        return cursor is not None and cursor.stored.committed == offset.offset and cursor.is_of(offset.topic_id)
 
     @property
     def gives_up(self) -> bool:

@@ -285,6 +285,7 @@ class Work:
         for item in items:
             if progress.known(item.record.offset):
                 progress.mark(item.number)
+                progress.committed += 1
                 self.held -= 1
             else:
                 left.append(item)
@@ -299,6 +300,7 @@ class Work:
         self.held += 1
         if part.progress.known(record.offset):
             part.progress.mark(number)
+            part.progress.committed += 1
             self.held -= 1
             return
         lane: Hashable = None
@@ -626,6 +628,11 @@ class Work:
             if point is not None and (last is None or (last.offset, last.metadata) != (point.offset, point.metadata)):
                 offsets[partition] = point
         return offsets
+
+    def committed_at(self, partition: TopicPartition, offset: OffsetAndMetadata) -> bool:
+        """Whether this offset was committed last, perhaps with another map."""
+        last = self._committed.last.get(partition)
+        return last is not None and last.offset == offset.offset
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """These offsets were committed."""

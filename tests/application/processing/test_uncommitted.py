@@ -168,3 +168,80 @@ async def test_what_processing_could_not_commit_is_left_to_auto_commit_though_a_
         goes_on()
     assert some.committed() == 5
     assert said(caplog) == []
+
+
+@pytest.mark.parametrize("how", ["the last one is known", "an earlier run has committed it"])
+@virtual
+async def test_auto_commit_does_not_overwrite_a_map_of_done_records_with_an_empty_one(
+    how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a partition in which only the map has grown, it has nothing to commit but the same offset."""
+    some = world()
+    some.produce(10)
+    some.seconds = lambda record: {5: 10_000.0, 9: 20.0}.get(record.offset, 0.01)
+    options = {**OPTIONS, "auto_commit_interval_ms": 1_000, "enable_auto_commit": True}
+    async with some.consumer(**options) as consumer:
+        async with consumer.processing(some.handle, drain_timeout_ms=0):
+            await until(lambda: len(some.done) == 8)
+            await anyio.sleep(3)
+            if how != "an earlier run has committed it":
+                goes_on = refuse(some)
+                await until(lambda: len(some.done) == 9)
+        if how == "an earlier run has committed it":
+            goes_on = refuse(some)
+            async with consumer.processing(some.handle, drain_timeout_ms=0):
+                await until(lambda: len(some.done) == 9)
+        assert some.committed() == 5
+        stored = some.metadata()
+        assert stored
+        assert said(caplog) == ["WARNING"], "what was done since comes again"
+        goes_on()
+        await anyio.sleep(1)
+    assert (some.committed(), some.metadata()) == (5, stored)
+    some.done.clear()
+    some.seconds = lambda record: 0.01
+    async with some.consumer() as consumer, consumer.processing(some.handle):
+        await anyio.sleep(5)
+    assert some.offsets() == [5, 9]
+
+
+@pytest.mark.parametrize("refused", [False, True])
+@pytest.mark.parametrize("auto_commit", [True, False])
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@virtual
+async def test_a_stop_that_cancels_a_revocation_says_what_became_of_its_commit(
+    protocol: str, auto_commit: bool, refused: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was said that it had failed as soon as the wait for it was cancelled, though it was on its way, and was stored."""
+    some = world()
+    some.produce(10)
+    consumer = some.consumer(**OPTIONS, group_protocol=protocol, enable_auto_commit=auto_commit)
+    await consumer.start()
+    async with consumer.processing(some.handle):
+        await until(lambda: len(some.done) == 10)
+        if refused:
+            refuse(some)
+        consumer.unsubscribe()
+        await consumer.stop(0)
+    assert some.committed() == (None if refused else 10)
+    assert said(caplog) == (["WARNING"] if refused else [])
+
+
+@pytest.mark.parametrize("auto_commit", [True, False])
+@virtual
+async def test_a_position_past_a_marker_alone_is_nothing_that_comes_again(
+    auto_commit: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    some = world()
+    some.produce(10)
+    options = {**OPTIONS, "auto_commit_interval_ms": 200, "isolation_level": "read_committed", "enable_auto_commit": auto_commit}
+    async with some.consumer(**options) as consumer, consumer.processing(some.handle):
+        await until(lambda: some.committed() == 10)
+        refuse(some)
+        some.cluster.log(some.partitions[0]).end_transaction(7, commit=False)
+        some.cluster.changed()
+        await anyio.sleep(2)
+        assert await consumer.position(some.partitions[0]) == 11
+        await consumer.stop()
+    assert some.committed() == 10
+    assert said(caplog) == []
