@@ -92,13 +92,14 @@ def judge(error: KafkaError) -> Verdict:
     return Verdict.RETRY if isinstance(error, BrokerResponseError) else Verdict.UNREACHABLE
 
 
-def next_heartbeat(sent_at: float, interval: float, waits_since: float) -> float:
+def next_heartbeat(sent_at: float, interval: float, waits_since: float, longer: float = 0.0) -> float:
     """Return when the heartbeat after the one of ``sent_at`` is due: sooner while something is likely to have changed.
 
     A rebalance takes two steps in both protocols, and a member learns of the second one by its heartbeat alone. So a member that
-    waits for it, from ``waits_since`` on, sends more heartbeats for as long as the others need at most: their interval.
+    waits for it, from ``waits_since`` on, sends more heartbeats for as long as the others need at most: their interval, until they
+    hear of it, and ``longer`` for what they do then.
     """
-    if sent_at >= waits_since + interval:
+    if sent_at >= waits_since + interval + longer:
         return sent_at + interval
     return sent_at + min(interval / EAGER, max(SOON, sent_at - waits_since))
 

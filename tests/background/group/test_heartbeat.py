@@ -97,6 +97,11 @@ def test_heartbeats_come_sooner_for_one_interval_after_something_began(sent_at: 
     assert next_heartbeat(sent_at, 5.0, -NEVER) == sent_at + 5.0
 
 
+@pytest.mark.parametrize(("sent_at", "due_at"), [(14.0, 15.0), (15.0, 16.0), (17.0, 18.0), (17.5, 22.5)])
+def test_heartbeats_come_sooner_for_longer_if_others_have_something_to_do_first(sent_at: float, due_at: float) -> None:
+    assert next_heartbeat(sent_at, 5.0, 10.0, 2.5) == due_at
+
+
 def test_the_application_reads_again_when_it_did_so_after_the_interval_was_over() -> None:
     interval = PollInterval(10.0)
     interval.ends_at(silent(0.0), 0.0)

@@ -54,6 +54,9 @@ from .states import AT_ONCE, LEAVABLE, MEMBER, RELEASING, SHOWN, SPEAKING, Consu
 CREATION: Final = 2.0
 """Seconds for which a member that has just joined waits for a topic that the brokers may be creating, and then for its partitions:
 coordinators compute assignments once a second (``group.consumer.assignment.interval.ms``)."""
+GIVING_UP: Final = 0.5
+"""Seconds for which a member that has just joined waits for partitions once the others have heard of it: they commit, call back and
+acknowledge. Of 40 starts at any moment of the others' interval, 8 returned without partitions before this, and none with it."""
 _HEARTBEATS: Final = "heartbeats"
 """The outage from a heartbeat that failed until one is answered."""
 
@@ -395,10 +398,11 @@ class ConsumerMembership:
             self._follow_target(now)
         # Partitions for us may still belong to another member that gives them up soon, or the coordinator has not assigned them
         # yet; only the next heartbeat shows it.
-        waits_since = self._life.joined_at if self._expects_partitions or self._may_be_created(sent_at) else -NEVER
+        expects = self._expects_partitions
+        waits_since = self._life.joined_at if expects or self._may_be_created(sent_at) else -NEVER
         if sent_at < self._life.settles_at:
             waits_since = max(waits_since, self._life.acknowledged_at)
-        self._life.due_at = next_heartbeat(sent_at, self._conversation.interval, waits_since)
+        self._life.due_at = next_heartbeat(sent_at, self._conversation.interval, waits_since, GIVING_UP if expects else 0.0)
 
     @property
     def _expects_partitions(self) -> bool:
@@ -585,7 +589,7 @@ class ConsumerMembership:
         if self._life.assignments.current.local_epoch or self.host.owned():
             return -NEVER
         if self._expects_partitions:
-            return self._life.joined_at + max(self._conversation.interval, CREATION)
+            return self._life.joined_at + self._conversation.interval + GIVING_UP
         return self._life.joined_at + CREATION if self._may_be_created(self._life.joined_at) else -NEVER
 
     def _follow_target(self, now: float) -> None:

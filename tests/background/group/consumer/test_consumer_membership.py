@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_async.background.group.consumer.consumer_membership import CREATION
+from kafka_async.background.group.consumer.consumer_membership import CREATION, GIVING_UP
 from kafka_async.background.group.consumer.group_settings import SESSION_TIMEOUT
 from kafka_async.background.group.consumer.heartbeat import LONGEST_INTERVAL
 from kafka_async.background.group.consumer.states import LEAVABLE, MEMBER, SPEAKING, MemberState
@@ -146,14 +146,14 @@ def test_an_interval_of_weeks_is_not_believed() -> None:
     assert world.turn(15.0).wake_at == 15.0 + LONGEST_INTERVAL
 
 
-def test_who_has_come_and_got_nothing_yet_asks_again_soon_for_as_long_as_the_others_may_take_to_hear_of_it() -> None:
+def test_who_has_come_and_got_nothing_yet_asks_again_soon_for_as_long_as_the_others_may_take_to_give_something_up() -> None:
     world = reach(S.JOINING)
     world.reply(answer(), 0.0)
     due = [world.turn(0.0).wake_at]
     while due[-1] < 2 * INTERVAL:
         world.exchange(answer(), due[-1])
         due.append(world.turn(due[-1]).wake_at)
-    assert due == [0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 10.0]
+    assert due == [0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 11.0]
 
 
 def test_who_has_confirmed_an_assignment_asks_soon_whether_there_is_more_for_an_interval() -> None:
@@ -247,15 +247,16 @@ def test_an_assignment_is_proposed_carried_out_and_acknowledged() -> None:
     assert any(isinstance(event, Notice) and "2 partitions, 2 of them new" in event.text for event in world.events)
 
 
-def test_an_empty_first_assignment_is_carried_out_if_nothing_follows_within_an_interval() -> None:
+def test_an_empty_first_assignment_is_carried_out_if_nothing_follows_while_others_may_give_something_up() -> None:
     world = in_flight(S.JOINING)
     world.reply(answer({}), 0.0)
     world.turn(0.0)
-    for now in (0.25, 0.5, 1.0, 2.0, 3.0, 4.0):
+    for now in (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0):
         assert world.host.assignments == []
         world.exchange(answer(), now)
         world.turn(now)
-    world.turn(INTERVAL)
+    assert world.host.assignments == []
+    world.turn(INTERVAL + GIVING_UP)
     assert world.host.assignments == [(1, frozenset())]
 
 
@@ -842,9 +843,9 @@ def test_a_member_without_partitions_may_be_silent_for_ever() -> None:
     world.member.subscribe(names("a"), 0.0)
     world.exchange(answer({}), 0.0)
     world.turn(0.0)
-    world.exchange(answer(), 5.0)
-    world.turn(5.0)
-    world.carry_out(5.0)
+    world.exchange(answer(), INTERVAL + GIVING_UP)
+    world.turn(INTERVAL + GIVING_UP)
+    world.carry_out(INTERVAL + GIVING_UP)
     for now in range(10, 100, 5):
         world.exchange(answer(), float(now))
     world.exchange(answer({A: (0,)}), 100.0)
