@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from kafka_async.adapters.values.ddl import parse_fields
-from tests.adapters.values.json_texts import SCHEMA, TEXTS
+from tests.adapters.values.json_texts import MORE_THAN_ONE_OBJECT, NO_OBJECT, SCHEMA, TEXTS
 from tests.adapters.values.registry_server import registry_server
 from tests.brokers import KafkaCluster
 
@@ -48,6 +48,16 @@ def test_json_is_read_as_from_json_reads_it(spark: Any, kafka44: KafkaCluster) -
 
     pairs = zip(sorted(map(tuple, found)), sorted(map(tuple, expected)), strict=True)
     assert {[*TEXTS, None][mine[0]]: (mine, other) for mine, other in pairs if mine != other} == {}
+
+
+def test_a_value_that_is_not_one_object_is_bad_though_from_json_takes_it(spark: Any, kafka44: KafkaCluster) -> None:
+    texts = [*MORE_THAN_ONE_OBJECT, *NO_OBJECT]
+    topic = filled(kafka44, "values-json-one-object", [text.encode() for text in texts])
+    read = spark.read.format("kafka_async").options(**options(kafka44, topic, format="json", schema="a INT")).load()
+
+    found = sorted(map(tuple, read.select("offset", "a", "_corrupt").collect()))
+
+    assert found == [(place, None, text.encode()) for place, text in enumerate(texts)]
 
 
 def test_avro_of_a_registry_becomes_columns_and_a_stream_outlives_a_poisoned_value(

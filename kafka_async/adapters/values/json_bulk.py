@@ -2,12 +2,15 @@
 
 No Python object is made of a record.
 
-All values of a batch are read as one text, with ``{"r":<value>}`` on a line each. A string cannot hold a raw newline, and no object
-can begin inside another: so every join ends a row whatever the values are, each value makes at least one row, and as many rows as
-values means one each. Arrow refuses values that it cannot convert, names that appear twice, and bytes that are not UTF-8. If Arrow
+All values of a batch are read as one text, a line each, with a field more at the beginning of each object: the mark, whose name no
+value can know. A string cannot hold a raw newline, and no object can begin inside another one but as the value of a field or an
+element: so if there are as many rows as values, each with the mark, then every row is one value, and no value holds more than one
+object. Arrow refuses values that it cannot convert, names that appear twice, and bytes that are not UTF-8. If Arrow
 would accept more than ``from_json`` does, or something else, the type is read as a string and cast (dates), or checked (decimals).
 """
 
+import base64
+import os
 from datetime import UTC, date, tzinfo
 from struct import Struct
 from typing import Any, Final
@@ -16,11 +19,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from ...application.reading.arrow import array_of, plain_array, scalar_of
+from ...application.reading.arrow import plain_array, scalar_of
 from .ddl import TIMESTAMP, TIMESTAMP_NTZ, Fields, list_type
+from .json_records import BLANKS
 
 _TWO_INT32: Final = Struct("=ii")
-_JOIN: Final = b'}\n{"r":'
+_MARK: Final = "\x7f" + base64.urlsafe_b64encode(os.urandom(3)).decode()
+"""It is short, because Arrow compares it in every row, and begins with a character that no schema's names begin with."""
+_NOTHING: Final = b'{"%s":true}' % _MARK.encode()
+_BEGIN: Final = _NOTHING[:-1] + b","
 _YEAR_1: Final = date(1, 1, 1).toordinal() - date(1970, 1, 1).toordinal()
 """Days from 1970-01-01 to the first day of the year 1."""
 _DAY: Final = 86_400_000_000
@@ -40,35 +47,46 @@ def read_all(values: Any, columns: Fields, zone: tzinfo) -> list[Any] | None:
     if raw is None or not len(values):
         return None
     try:
-        rows = _read(values, raw)
-        if rows is None:
+        read = _read(values, raw)
+        if read is None:
             return None
-        arrays = [array.cast(kind) for array, (_, kind) in zip(rows.flatten(), columns, strict=True)]
+        arrays = [array.cast(kind) for array, (_, kind) in zip(read, columns, strict=True)]
         return None if any(map(_is_doubtful, arrays)) else arrays
     except (pa.ArrowException, UnicodeDecodeError):
         return None
 
 
-def _read(values: Any, raw: Any) -> Any:
-    """Return an array of rows; ``None`` if there are not as many as values, or more nulls. Raises ``ArrowInvalid``."""
-    values.cast(pa.string())  # raises for values that are not UTF-8, and copies nothing
-    if nulls := values.null_count:
-        values = pc.fill_null(values, scalar_of(pa.binary(), b"null"))
-    edge = array_of(pa.binary(), [b""])
-    edged = pa.concat_arrays([edge, values, edge])
-    one_list = pa.ListArray.from_arrays(plain_array(pa.int32(), 2, _TWO_INT32.pack(0, len(edged))), edged)
-    whole = pc.binary_join(one_list, scalar_of(pa.binary(), _JOIN))[0].as_buffer()
-    # The first value is empty, and so is the last: what is left of their joins goes.
-    text = whole.slice(2, whole.size - 2 - (len(_JOIN) - 1))
+def _read(values: Any, fields: Any) -> list[Any] | None:
+    """Return the columns as they are read first; ``None`` if a value is other than one object. Raises ``ArrowInvalid``."""
+    texts = values.cast(pa.string())  # raises for values that are not UTF-8, and copies nothing
+    if not _all(pc.starts_with(values, "{")):
+        values = pc.utf8_ltrim(texts, BLANKS).cast(pa.binary())
+        if not _all(pc.starts_with(values, "{")):
+            return None
+    empty = pc.equal(values, scalar_of(pa.binary(), b"{}"))
+    values = pc.binary_replace_slice(values, 0, 1, _BEGIN)
+    if empty.true_count:
+        values = pc.if_else(empty, scalar_of(pa.binary(), _NOTHING), values)
+    if values.null_count:
+        values = pc.fill_null(values, scalar_of(pa.binary(), _NOTHING))
+    one_list = pa.ListArray.from_arrays(plain_array(pa.int32(), 2, _TWO_INT32.pack(0, len(values))), values)
+    text = pc.binary_join(one_list, scalar_of(pa.binary(), b"\n"))[0].as_buffer()
     table = pj.read_json(
         pa.BufferReader(text),
         read_options=pj.ReadOptions(use_threads=False, block_size=text.size + 1),  # one block, so that no row is cut
-        parse_options=pj.ParseOptions(explicit_schema=pa.schema([("r", raw)]), unexpected_field_behavior="ignore"),
+        parse_options=pj.ParseOptions(
+            explicit_schema=pa.schema([(_MARK, pa.bool_()), *fields]), unexpected_field_behavior="ignore"
+        ),
     )
-    rows = table.column("r")
-    if len(rows) != len(values) or rows.num_chunks != 1 or rows.null_count != nulls:
+    marks, *columns = table.columns
+    if len(marks) != len(values) or marks.num_chunks != 1 or marks.null_count:
         return None
-    return rows.chunk(0)
+    return [column.chunk(0) for column in columns]
+
+
+def _all(checked: Any) -> bool:
+    """Return whether all are true, or null."""
+    return pc.all(checked).as_py() is not False
 
 
 def _raw(kind: Any, zone: tzinfo) -> Any:

@@ -4,11 +4,12 @@ No bytes raise: faults are reported.
 
 A field of the wrong type is null, its neighbors are kept, and the record counts as bad. The same applies within structs, but a
 bad element makes its whole array or map null. A text that is not a JSON object gives nulls. If a name appears twice, the last one
-counts. Anything after the first object is ignored. Fields of type STRING take any JSON, written without blanks.
+counts. Fields of type STRING take any JSON, written without blanks.
 
-Different from ``from_json``, on purpose: what Jackson takes beyond JSON is bad, except the numbers NaN and Infinity, which Python
-programs write; numbers in fields of type STRING are written as Python does (1e16, not 1.0E16); a TINYINT of 128 to 255 is bad and
-does not wrap round, a map has each key once, times without a date and years beyond 9999 are bad (``times``).
+Different from ``from_json``, on purpose: a value that is empty, or has anything but blanks after its object, is bad: ``from_json``
+drops what comes after the first object without a word. What Jackson takes beyond JSON is bad, except the numbers NaN and Infinity,
+which Python programs write; numbers in fields of type STRING are written as Python does (1e16, not 1.0E16); a TINYINT of 128 to 255
+is bad and does not wrap round, a map has each key once, times without a date and years beyond 9999 are bad (``times``).
 
 Source: the behavior of Spark's ``JacksonParser``, as a comparison with it in the tests shows it.
 """
@@ -32,7 +33,7 @@ from .times import days, microseconds
 Convert: TypeAlias = Callable[[Any, list[str]], Any]
 """Makes what Arrow takes of what ``json`` gives; notes what is wrong inside of it, raises ``BadValueError`` for the whole."""
 
-_BLANKS: Final = " \t\r\n"
+BLANKS: Final = " \t\r\n"
 
 
 def _number(text: str) -> Decimal | float:
@@ -47,11 +48,12 @@ _JSON: Final = json.JSONDecoder(parse_float=_number)
 
 
 def parsed(value: bytes) -> dict[str, Any]:
-    """Return the JSON object in a value; nothing is in one of blanks only. Raises ``BadValueError``."""
-    if not (text := value.decode("utf-8", "replace").strip(_BLANKS)):
-        return {}
+    """Return the JSON object that a value is. Raises ``BadValueError``."""
+    text = value.decode("utf-8", "replace")
+    if not text.strip(BLANKS):
+        raise BadValueError("it is empty")
     try:
-        found = _JSON.raw_decode(text)[0]
+        found = _JSON.decode(text)
     except (ValueError, RecursionError) as error:
         why = f" ({error})" if isinstance(error, json.JSONDecodeError) else ""
         raise BadValueError(f"it is not JSON{why}") from None

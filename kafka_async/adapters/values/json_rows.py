@@ -1,7 +1,7 @@
 """JSON values one by one, with msgspec, and then column by column.
 
 msgspec skips fields that are not wanted, and refuses values that are not strictly JSON. ``json_records`` reads those as Spark's
-``from_json`` does, at a tenth of the speed: ``NaN``, text after the first object, text that is not JSON at all. Then a column whose
+``from_json`` does, at a tenth of the speed: ``NaN``, bytes that are not UTF-8, text that is not JSON at all. Then a column whose
 fields all have the plain type becomes an array at once. In any other column, the functions of ``json_records`` convert the other
 fields one by one. So a number in a field of type STRING, or one bad value among many, costs little.
 """

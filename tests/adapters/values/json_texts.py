@@ -1,6 +1,6 @@
 """JSON texts, good and bad, for every type: what ``from_json`` makes of them is what ours does.
 
-Those that it takes beyond JSON are in ``test_json_records``.
+Others that it takes beyond JSON are in ``test_json_records``.
 """
 
 SCHEMA = (
@@ -43,10 +43,17 @@ FIELDS = {
     "q": ["-32768", "32768"],
 }  # fmt: skip
 WHOLE = [
-    "", "  ", "null", "[]", '[{"a":1}]', "1", '"x"', "{}", "{", '{"a":1,', '{"a":1,"b":tru}', '{"a":1} trailing', '{"a":1}{"a":2}',
-    '{"a":1,"a":2}', '{"A":1}', "{a:1}", '{"a":\n1}', '{"":1,"a":2}', '\ufeff{"a":1}', '{"a":1,"zz":[{"a":2}],"b":"x"}',
+    "null", "[]", '[{"a":1}]', "1", '"x"', "{}", "{", '{"a":1,', '{"a":1,"b":tru}', '{"a":1,"a":2}', '{"A":1}', "{a:1}",
+    '{"a":\n1}', '{"":1,"a":2}', '\ufeff{"a":1}', '{"a":1,"zz":[{"a":2}],"b":"x"}',
     '{"z":' + "[" * 900 + "]" * 900 + ',"a":1}',
 ]  # fmt: skip
+MORE_THAN_ONE_OBJECT = [
+    '{"a":1}{"a":2}', '{"a":1}\n{"a":2}', '{"a":1},{"a":2}', '{"a":1},"x":2', '{"a":1},"x":{"a":2}', '{"a":1} trailing', '{"a":1}}',
+    '{"a":1},', '{"a":1}]', '{"a":1}//c', '{"a":1}/**/', '{"a":1}null', '{"a":1}\x00', '{}{}', '{},"a":1',
+]  # fmt: skip
+"""``from_json`` takes the first object. Here each is a bad value: what comes after it would be lost without a word."""
+NO_OBJECT = ["", " ", "\n", " \t\r\n"]
+"""``from_json`` takes each as an object without fields. Here it is a bad value."""
 TEXTS = [
     *(f'{{"{name}":{text},"b":"kept"}}' if name != "b" else f'{{"b":{text}}}' for name in FIELDS for text in FIELDS[name]),
     *WHOLE,

@@ -24,7 +24,6 @@ def read(kind: str, text: str | bytes) -> tuple[Any, str | None]:
     ("kind", "text", "expected"),
     [
         ("INT", '{"a":1,"a":2}', 2),
-        ("INT", '{"a":1} trailing', 1),
         ("STRING", '{"a":"\\ud800"}', "?"),
         ("STRING", '{"a":{"q":1.50, "z":[1, "é", null, true]}}', '{"q":1.5,"z":[1,"é",null,true]}'),
         ("STRING", '{"a":1e10}', "10000000000.0"),
@@ -46,7 +45,7 @@ def read(kind: str, text: str | bytes) -> tuple[Any, str | None]:
         ("ARRAY<BOOLEAN>", '{"a":[true,null]}', [True, None]),
         ("INT", "{}", None),
         ("INT", '{"A":1}', None),
-        ("INT", " \n", None),
+        ("INT", ' \r\n\t{"a":1} \r\n\t', 1),
     ],
 )
 def test_a_value_is_read(kind: str, text: str, expected: Any) -> None:
@@ -64,6 +63,9 @@ def test_not_a_number_is_read() -> None:
     [
         ("INT", "null", "expected a JSON object, found null"),
         ("INT", '[{"a":1}]', "expected a JSON object, found an array"),
+        ("INT", "", "it is empty"),
+        ("INT", " \n", "it is empty"),
+        ("INT", '{"a":1}\n{"a":2}', "it is not JSON (Extra data: line 2 column 1 (char 8))"),
         ("INT", '{"a":1,}', "it is not JSON"),
         ("INT", "{'a':1}", "it is not JSON"),  # this one and the next four are what from_json takes
         ("DOUBLE", '{"a":+INF}', "it is not JSON"),

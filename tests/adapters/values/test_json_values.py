@@ -24,10 +24,11 @@ from kafka_async.application.reading.arrow import array_of  # noqa: E402  # need
 from kafka_async.errors import DeserializationError  # noqa: E402  # beside the others
 
 from .json_alone import read_alone  # noqa: E402  # needs pyarrow
+from .json_texts import MORE_THAN_ONE_OBJECT, NO_OBJECT, TEXTS  # noqa: E402  # beside the others
 from .json_texts import SCHEMA as EVERY_TYPE  # noqa: E402  # beside the others
-from .json_texts import TEXTS  # noqa: E402  # beside the others
 
 SCHEMA = "id BIGINT, name STRING, price DECIMAL(6,2), at TIMESTAMP, day DATE, local TIMESTAMP_NTZ, parts ARRAY<STRUCT<x: INT>>"
+ALL = [*TEXTS, *MORE_THAN_ONE_OBJECT, *NO_OBJECT]
 BAD = (("_corrupt", pa.binary()), ("_corrupt_reason", pa.string()))
 GOOD = {
     "id": 1, "name": "é", "price": 1.5, "at": "2020-01-02T03:04:05Z", "day": "2020-01-02", "local": "2020-01-02 03:04:05",
@@ -95,12 +96,39 @@ def test_a_value_over_several_lines_is_one_row() -> None:
         [b'{"a":"', b'"}', b'{"a":3}'],
         [b"", b'{"a":1},{"a":2}', b"["],
         [b'{"a":1}\n{"a":2}', b"", b'{"a":3}'],
+        [b'{"a":1}\n{"a":2}', None, b"{}"],
+        [b'{"a":', b'{"a":1}}', b'{"a":2}{"a":3}'],
+        [b'{"a":1,"b":[', b'{"a":2}]}', b'{"a":3}\n{"a":4}'],
     ],
 )
 def test_no_value_reaches_into_the_row_of_another(values: list[bytes]) -> None:
     each = [rows(decoder("a INT"), [value])[0] for value in values]
 
     assert rows(decoder("a INT"), values) == each
+
+
+@pytest.mark.parametrize("value", [text.encode() for text in (*MORE_THAN_ONE_OBJECT, *NO_OBJECT)])
+@pytest.mark.parametrize(
+    "others", [(), (b'{"a":1}',), (b"{", b'{"a":1}'), (None, b"{}")], ids=["alone", "a good one", "a bad one", "no fields"]
+)
+def test_a_value_that_is_not_one_object_is_bad(value: bytes, others: Sequence[bytes | None]) -> None:
+    found = rows(decoder("a INT"), [*others, value, *others])
+
+    assert found[len(others)] == (None, value)
+    assert [row[0] for row in found if row[1] is None] == [
+        None if other in (None, b"{}") else 1 for other in (*others, *others) if other != b"{"
+    ]
+    assert read_all(binary([*others, value, *others]), parse_fields("a INT"), UTC) is None
+
+
+def test_blanks_around_an_object_mean_nothing() -> None:
+    values = [b' \t\r\n{"a":1}\n', b'{"a":2} ', b'\n{"a":\n3}']
+    expected = [[1, 2, 3]]
+
+    in_bulk = read_all(binary(values), parse_fields("a INT"), UTC)
+    assert in_bulk is not None
+    assert [array.to_pylist() for array in in_bulk] == expected
+    assert [array.to_pylist() for array in RowReader(parse_fields("a INT"), UTC).piece(values).arrays] == expected
 
 
 @given(
@@ -222,7 +250,7 @@ def test_what_counts_as_corrupt_does_not_depend_on_the_fields_that_are_read(othe
 def test_what_is_read_in_bulk_is_what_is_read_one_by_one(name: str, kind: Any) -> None:
     found = JsonDecoder(columns=((name, kind),))
     in_bulk = 0
-    for text in TEXTS:
+    for text in ALL:
         if (columns := read_all(binary([text.encode()]), found.columns, UTC)) is not None:
             in_bulk += 1
             assert (text, [str(columns[0])], None) == (text, *alone(found, text.encode()))
@@ -233,8 +261,8 @@ def test_what_is_read_in_bulk_is_what_is_read_one_by_one(name: str, kind: Any) -
 @pytest.mark.parametrize(("name", "kind"), parse_fields(EVERY_TYPE), ids=lambda part: str(part))
 def test_what_msgspec_reads_is_what_would_be_read_without_it(name: str, kind: Any) -> None:
     found = JsonDecoder(columns=((name, kind),))
-    piece = RowReader(found.columns, UTC).piece([text.encode() for text in TEXTS])
-    for place, text in enumerate(TEXTS):
+    piece = RowReader(found.columns, UTC).piece([text.encode() for text in ALL])
+    for place, text in enumerate(ALL):
         expected, problem = alone(found, text.encode())
         assert (text, str(piece.arrays[0].slice(place, 1)), piece.bad.get(place)) == (text, expected[0], problem)
 
@@ -372,7 +400,7 @@ def test_values_of_a_json_schema_are_read_with_the_id_in_front_or_in_a_header() 
     values = [frame + b'{"a":1}', b'{"a":2}', None, frame, frame + b"{", b"\0{}", b"", b"\1\0\0\0\7{}"]
     found = rows(decoder("a INT", framed=True), values)
     nothing, bad = (None, None), [(None, value) for value in values]
-    assert found == [(1, None), (2, None), nothing, nothing, bad[4], bad[5], nothing, bad[7]]
+    assert found == [(1, None), (2, None), nothing, *bad[3:]]
     assert rows(decoder("a INT"), values[:1]) == [(None, values[0])]
 
 
