@@ -482,6 +482,12 @@ def no_loop_for(config: ConsumerConfig) -> None:
             no_loop(getattr(interceptor, method), f"interceptors: {method}")
 
 
+def ends_after(consumer_timeout_ms: float) -> float:
+    """Return the seconds without a record after which an iteration ends; kafka-python has a negative number for never."""
+    found = arguments.seconds(consumer_timeout_ms, "consumer_timeout_ms")
+    return found if found >= 0 else inf
+
+
 class KafkaConsumer(Generic[K, V]):
     """A Kafka consumer that blocks the calling thread; arguments and results are those of ``kafka_async.KafkaConsumer``.
 
@@ -502,8 +508,7 @@ class KafkaConsumer(Generic[K, V]):
         **options: "Unpack[ConsumerOptions[K, V]]",
     ) -> None:
         options.pop("background", None)
-        ends_after = arguments.seconds(consumer_timeout_ms, "consumer_timeout_ms")
-        self._ends_after = ends_after if ends_after >= 0 else inf
+        self._ends_after = ends_after(consumer_timeout_ms)
         runtime = ThreadRuntime.for_threads()
         self._parts = assemble(ConsumerConfig.of(**options) if config is None else config, runtime, transport_factory)
         no_loop_for(self._parts.config)
@@ -511,9 +516,9 @@ class KafkaConsumer(Generic[K, V]):
         self._seat = Seat(self._consumer, runtime)
 
     @classmethod
-    def from_config(cls, config: ConsumerConfig, *topics: str) -> Self:
+    def from_config(cls, config: ConsumerConfig, *topics: str, consumer_timeout_ms: float = inf) -> Self:
         """Return a consumer with options that were checked before, such as those of ``ConsumerConfig.from_env``."""
-        return cls(*topics, config=arguments.checked_config(config))
+        return cls(*topics, config=arguments.checked_config(config), consumer_timeout_ms=consumer_timeout_ms)
 
     # --- life ------------------------------------------------------------------------------------------------------------------
 

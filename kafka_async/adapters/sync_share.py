@@ -4,6 +4,7 @@ As in ``sync.py``, the background loop has a thread of its own. Records may be a
 """
 
 from collections.abc import Iterator
+from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack
 
@@ -15,7 +16,7 @@ from ..application.share.consumer import ShareConsumer as AsyncConsumer
 from ..application.share.parts import assemble_share
 from ..errors import ConsumerStoppedError
 from ..model import ConsumerState, TopicPartition
-from .sync import Processing, Seat, blocking, exclusive, finish, forwarding, looking, no_loop_for, plain
+from .sync import Processing, Seat, blocking, ends_after, exclusive, finish, forwarding, looking, no_loop_for, plain
 
 if TYPE_CHECKING:
     from ..application.processing.process_settings import Handler
@@ -41,9 +42,12 @@ class ShareConsumer(Generic[K, V]):
         *topics: str,
         # Not an option of Kafka: what opens connections, for tests.
         transport_factory: "TransportFactory | None" = None,
+        # As that of ``kafka_async.sync.KafkaConsumer``.
+        consumer_timeout_ms: float = inf,
         **options: "Unpack[ShareOptions[K, V]]",
     ) -> None:
         options.pop("background", None)
+        self._ends_after = ends_after(consumer_timeout_ms)
         runtime = ThreadRuntime.for_threads()
         self._parts = assemble_share(options, runtime, transport_factory)
         no_loop_for(self._parts.config)
@@ -87,12 +91,16 @@ class ShareConsumer(Generic[K, V]):
 
     # --- read ------------------------------------------------------------------------------------------------------------------
 
-    @exclusive
     def getone(self) -> "ShareRecord[K, V]":
         """Return the next record, waiting for it as long as it takes."""
+        return self._within(inf)[0]
+
+    @exclusive
+    def _within(self, seconds: float) -> "list[ShareRecord[K, V]]":
+        """Return the next record, alone; none if none came in time."""
         self._parts.guard.check_readable()
         record: ShareRecord[K, V] | None = self._parts.reader.at_hand(fairly=False)
-        return finish(self._consumer.getone()) if record is None else record
+        return finish(self._parts.reader.read(seconds, 1)) if record is None else [record]
 
     @exclusive
     def getmany(self, *, timeout_ms: float = 0, max_records: int | None = None) -> "dict[TopicPartition, list[ShareRecord[K, V]]]":
@@ -100,14 +108,19 @@ class ShareConsumer(Generic[K, V]):
         return finish(self._consumer.getmany(timeout_ms=timeout_ms, max_records=max_records))
 
     def __iter__(self) -> "Iterator[ShareRecord[K, V]]":
+        """Iterate over records until the consumer is stopped, or none has come for ``consumer_timeout_ms``; then it may be iterated
+        over again.
+        """
         while True:
             try:
-                record = self.getone()
+                found = self._within(self._ends_after)
             except ConsumerStoppedError:
                 if self._consumer.state is ConsumerState.CLOSED:
                     return
                 raise
-            yield record
+            if not found:
+                return
+            yield found[0]
 
     flush = blocking(AsyncConsumer.flush)
 

@@ -1,4 +1,4 @@
-"""``for record in consumer`` of the blocking consumer, and its end by ``consumer_timeout_ms``, which is kafka-python's."""
+"""``for record in consumer`` of the blocking consumers, and its end by ``consumer_timeout_ms``, which is kafka-python's."""
 
 import threading
 from collections.abc import Iterator
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import kafka_async
-from kafka_async import ConsumerInterceptor, ConsumerRecord, TopicPartition
-from kafka_async.sync import KafkaConsumer
+from kafka_async import ConsumerConfig, ConsumerInterceptor, ConsumerRecord, TopicPartition
+from kafka_async.sync import KafkaConsumer, ShareConsumer
 from kafka_async.testing import Cluster, ThreadedCluster
 
 PATIENCE = 20.0
@@ -35,6 +35,22 @@ def write(served: ThreadedCluster, *numbers: int) -> None:
 def consumer_of(served: ThreadedCluster, **options: Any) -> KafkaConsumer[Any, Any]:
     options = {"group_id": "g", "auto_offset_reset": "earliest", **options}
     return KafkaConsumer("t", bootstrap_servers=served.bootstrap, **options)
+
+
+def share_consumer_of(served: ThreadedCluster, **options: Any) -> ShareConsumer[Any, Any]:
+    def begin_at_the_earliest(cluster: Cluster) -> None:
+        cluster.group("s", share_auto_offset_reset="earliest")
+
+    served.call(begin_at_the_earliest).result()
+    return ShareConsumer("t", bootstrap_servers=served.bootstrap, group_id="s", **options)
+
+
+def all_accepted(consumer: ShareConsumer[Any, Any]) -> list[int]:
+    seen: list[int] = []
+    for record in consumer:
+        with record:
+            seen.append(int(record.value))
+    return seen
 
 
 def all_of(consumer: KafkaConsumer[Any, Any]) -> list[int]:
@@ -138,9 +154,62 @@ def test_the_time_for_the_next_record_begins_after_those_that_were_dropped(serve
 def test_a_time_that_is_no_number_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match=r"^consumer_timeout_ms=.*: expected a number of milliseconds$"):
         KafkaConsumer("t", consumer_timeout_ms=value)
+    with pytest.raises(ValueError, match=r"^consumer_timeout_ms=.*: expected a number of milliseconds$"):
+        ShareConsumer("t", group_id="g", consumer_timeout_ms=value)
 
 
-def test_the_asyncio_consumer_says_who_takes_it() -> None:
-    options: Any = {"consumer_timeout_ms": 1000}
-    with pytest.warns(DeprecationWarning, match=r"consumer_timeout_ms is ignored: .*kafka_async\.sync; getmany"):
-        kafka_async.KafkaConsumer("t", **options)
+def test_the_asyncio_consumers_say_who_takes_it() -> None:
+    options: Any = {"consumer_timeout_ms": 1000, "group_id": "g"}
+    for kind in (kafka_async.KafkaConsumer, kafka_async.ShareConsumer):
+        with pytest.warns(DeprecationWarning, match=r"consumer_timeout_ms is ignored: .*kafka_async\.sync; getmany"):
+            kind("t", **options)
+
+
+def test_a_consumer_from_a_configuration_takes_it(served: ThreadedCluster) -> None:
+    config = ConsumerConfig.of(bootstrap_servers=served.bootstrap, group_id="g", auto_offset_reset="earliest")
+    with KafkaConsumer.from_config(config, "t", consumer_timeout_ms=1000) as consumer:
+        assert all_of(consumer) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("options", [{}, {"value_deserializer": bytes}], ids=["bytes", "deserialized"])
+def test_an_iteration_of_a_share_consumer_ends_and_another_goes_on_from_there(
+    served: ThreadedCluster, options: dict[str, Any]
+) -> None:
+    with share_consumer_of(served, consumer_timeout_ms=1000, **options) as consumer:
+        assert all_accepted(consumer) == [0, 1, 2]
+        write(served, 3, 4)
+        assert all_accepted(consumer) == [3, 4]
+        assert all_accepted(consumer) == []
+        write(served, 5)
+        record = consumer.getone()
+        record.accept()
+        assert int(record.value) == 5
+
+
+def test_an_iteration_of_a_share_consumer_that_may_not_wait_takes_what_is_there(served: ThreadedCluster) -> None:
+    with share_consumer_of(served, consumer_timeout_ms=0) as consumer:
+        seen: list[int] = []
+        while len(seen) < 3:
+            seen += all_accepted(consumer)
+    assert seen == [0, 1, 2]
+
+
+@pytest.mark.parametrize("options", [{}, {"consumer_timeout_ms": -1}], ids=str)
+def test_an_iteration_of_a_share_consumer_without_an_end_goes_on_waiting(served: ThreadedCluster, options: dict[str, Any]) -> None:
+    seen: list[int] = []
+    waits, last = threading.Event(), threading.Event()
+
+    def read() -> None:
+        for record in consumer:
+            with record:
+                seen.append(int(record.value))
+            (waits if seen[-1] < 3 else last).set()
+
+    with share_consumer_of(served, **options) as consumer:
+        reader = threading.Thread(target=read)
+        reader.start()
+        assert waits.wait(PATIENCE)
+        write(served, 3)
+        assert last.wait(PATIENCE)
+    reader.join(PATIENCE)
+    assert seen == [0, 1, 2, 3]
