@@ -307,6 +307,7 @@ class Copy:
             position = await ends.consumer.position(partition)
             if position >= ends.offsets[partition]:
                 self._reached.add(partition)
-                end = "the given end" if self.reading.exclusive else "end"
-                output.notify(f"% Reached {end} of topic {_name(partition)} at offset {position}")
+                # What was read in one batch with the last record before a given end is not written, so the position says nothing.
+                end, at = ("the given end", ends.offsets[partition]) if self.reading.exclusive else ("end", position)
+                output.notify(f"% Reached {end} of topic {_name(partition)} at offset {at}")
         return bool(assigned) and assigned <= self._reached

@@ -168,6 +168,30 @@ def test_the_end_that_was_given_is_looked_up_in_a_topic_that_is_made_anew() -> N
     assert copied(lambda cluster: anew(cluster, 200, timestamp=5), until=2**62)[60:] == [*range(200)]
 
 
+@pytest.mark.parametrize(("until", "end"), [(17, 17), (17.5, 18), (99, 99), (100, 100), (0, 0)])
+def test_the_given_end_is_named_though_a_batch_went_beyond_it(until: float, end: int, capfd: pytest.CaptureFixture[str]) -> None:
+    found: list[int] = []
+
+    async def main() -> None:
+        async with Cluster() as cluster:
+            cluster.topic("a")
+            for number in range(100):
+                cluster.produce("a", value="x", partition=0, timestamp=10 * number)
+            reading = Partitions(
+                topics=("a",), partitions=(), start=Start.parse("beginning"), until=round(10 * until), options=cluster.options()
+            )
+
+            def write(record: Any) -> bytes:
+                found.append(record.offset)
+                return b""
+
+            await Copy(reading=reading, count=None, exit_at_end=True, write=write, delimiter=b"").run(Output(debug=False))
+
+    run_virtual_asyncio(main)
+    assert found == [*range(end)]
+    assert capfd.readouterr().err == f"% Reached the given end of topic a [0] at offset {end}\n"
+
+
 def test_a_log_that_becomes_shorter_than_it_was_is_copied_up_to_its_new_end(capfd: pytest.CaptureFixture[str]) -> None:
     assert copied(lambda cluster: cluster.truncate(A0, 80)) == [*range(80)]
     assert "% a [0]: the log ends at 80 by now, not at 100; reading up to offset 80\n" in capfd.readouterr().err
