@@ -177,9 +177,9 @@ def test_the_given_end_is_named_though_a_batch_went_beyond_it(until: float, end:
             cluster.topic("a")
             for number in range(100):
                 cluster.produce("a", value="x", partition=0, timestamp=10 * number)
-            reading = Partitions(
-                topics=("a",), partitions=(), start=Start.parse("beginning"), until=round(10 * until), options=cluster.options()
-            )
+            options: dict[str, Any] = {**cluster.options()}
+            start = Start.parse("beginning")
+            reading = Partitions(topics=("a",), partitions=(), start=start, until=round(10 * until), options=options)
 
             def write(record: Any) -> bytes:
                 found.append(record.offset)
