@@ -188,11 +188,17 @@ class Folder:
         """
         self.path.mkdir(parents=True, exist_ok=True)
         with only_one(self.path / _LOCK):
-            state = self._read()
-            if state is None:
-                state = await self._begin(source)
-            parts = cut(source.ranges(state["ranges"]), self.part_offsets)
+            before = self._read()
+            state = await self._begin(source) if before is None else before
+            ranges = source.ranges(state["ranges"])
+            parts = cut(ranges, self.part_offsets)
             missing = [part for part in parts if not self._file(part).exists()]
+            if before is not None and not missing:
+                ends = ",".join(f"{partition.partition}:{end}" for partition, (_, end) in sorted(ranges.items()))
+                self.notify(
+                    f"{self.path}: an earlier run completed it, up to the offsets that it found; for newer records give another "
+                    f"folder{f', and --since {ends}' if ends else ''}"
+                )
             if missing and len(missing) < len(parts):
                 self.notify(f"{self.path}: going on, {len(parts) - len(missing)} of {len(parts)} parts are there")
             rows = bad = 0

@@ -225,6 +225,11 @@ def test_a_folder_has_parts_and_another_run_has_nothing_to_do(brokers: str, tmp_
     assert len(files(path)) == 5
     assert rows(path) == sorted((number % 2, number // 2) for number in range(9))
     assert "% 0 records, 4 parts were there before in" in second.stderr
+    assert "earlier run" not in first.stderr
+    since = "0:5,1:4"
+    more = f"for newer records give another folder, and --since {since}\n"
+    assert f"% {path}: an earlier run completed it, up to the offsets that it found; {more}" in second.stderr
+    assert "% 0 records in" in export(brokers, "-o", f"{tmp_path}/more/", "--since", since).stderr
 
 
 def test_several_processes_write_the_same_records(brokers: str, tmp_path: Path) -> None:

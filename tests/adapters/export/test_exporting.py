@@ -221,11 +221,15 @@ async def test_another_run_goes_on_with_the_same_offsets(tmp_path: Path) -> None
 
 
 async def test_a_run_with_nothing_left_reads_nothing(tmp_path: Path) -> None:
-    await folder(tmp_path).write(log())
+    said: list[str] = []
+    await folder(tmp_path, notify=said.append).write(log())
     source = log()
+    assert said == []
 
-    assert await folder(tmp_path).write(source) == Written(0, 0, 0, 4)
+    assert await folder(tmp_path, notify=said.append).write(source) == Written(0, 0, 0, 4)
     assert source.opened == 0
+    assert len(said) == 1
+    assert said[0].endswith("for newer records give another folder, and --since 0:26,1:3")
 
 
 async def test_parts_without_records_are_files_without_rows(tmp_path: Path) -> None:
