@@ -87,7 +87,7 @@ else:
             ),
             ".network": "AbstractTokenProvider MskTokenProvider OidcTokenProvider",
         },
-        modules="adapters application background config errors events model network records trace wire",
+        modules="adapters application background config errors events model network records spark sync testing trace wire",
     )
 
 __version__ = "0.1.0"

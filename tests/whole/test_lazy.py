@@ -25,6 +25,16 @@ def test_a_module_of_the_package_is_there_without_an_import() -> None:
     assert kafka_async.errors.KafkaError.__module__ == "kafka_async.errors"
 
 
+@pytest.mark.brokers
+@pytest.mark.parametrize("name", ["adapters", "errors", "spark", "sync", "testing"])
+def test_what_programs_import_from_is_there_without_an_import_and_costs_nothing_until_then(name: str) -> None:
+    if name == "spark":
+        pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
+    module = f"kafka_async.{name}"
+    assert module not in _imported_by("import kafka_async", module)
+    assert module in _imported_by(f"import kafka_async; {module}.__name__", module)
+
+
 def test_shells_complete_names_that_nobody_has_used_yet() -> None:
     assert {*kafka_async.__all__, "__getattr__"} <= set(dir(kafka_async))
 
