@@ -33,7 +33,7 @@ class ValueForm:
     @property
     def skips(self) -> bool:
         """Whether records with bad values are left out."""
-        return self.values is not None and self.on_bad == "skip"
+        return self.on_bad == "skip"
 
     @property
     def infers(self) -> bool:
@@ -49,6 +49,10 @@ class ValueForm:
             for name in ("schema", "registry", "message", "timezone"):
                 if getattr(self, name) is not None and (name, self.timezone) != ("timezone", UTC):
                     raise KafkaConfigurationError(f"{name} has no meaning without values; values='json', for example")
+            if self.on_bad != ON_BAD[0]:  # the default, which has no meaning either
+                raise KafkaConfigurationError(
+                    f"on_bad={self.on_bad!r} has no meaning without values: no bytes are bad; values='json', for example"
+                )
             return
         from ..values.typed import check
 

@@ -215,6 +215,8 @@ def test_a_few_values_without_an_id_are_as_few_whenever_they_are_read_again(topi
         ({"values": "json", "schema": "id BIGNIT"}, "BIGNIT"),
         ({"values": "json", "schema": DDL, "on_bad": "drop"}, "on_bad='drop': expected one of column, null, skip, raise"),
         ({"schema": DDL}, "schema has no meaning without values"),
+        ({"on_bad": "skip"}, "on_bad='skip' has no meaning without values"),
+        ({"on_bad": "raise"}, "on_bad='raise' has no meaning without values"),
         ({"values": "text", "message": "x"}, "message has no meaning with values='text'"),
         ({"values": "json", "schema": DDL, "timezone": "Nowhere/Land"}, "timezone"),
         ({"values": "json", "schema": "infer", "timezone": "Nowhere/Land"}, "timezone='Nowhere/Land': expected a name such as"),
