@@ -418,6 +418,17 @@ def test_a_topic_that_does_not_exist_ends_the_query_before_it_begins() -> None:
         query.latest(query.reader.initialOffset())
 
 
+@pytest.mark.parametrize("given", [{"subscribe": "a"}, {"subscribe": "a,b"}, {"assign": '{"a":[0]}'}], ids=str)
+def test_a_query_does_not_start_from_a_checkpoint_while_a_topic_is_missing_whatever_loss_is_allowed(given: dict[str, str]) -> None:
+    there = Cluster(logs={A0: (0, 10), B0: (0, 7)})
+    query = Query(there, **given, startingOffsets="earliest")
+    start = query.latest(query.reader.initialOffset())
+    there.logs = {B0: (0, 7)}
+
+    with pytest.raises(UnknownTopicOrPartitionError, match="topics that do not exist: a$"):
+        Query(there, **given, failOnDataLoss="false").latest(start)
+
+
 @pytest.mark.parametrize(
     ("given", "limit"),
     [
