@@ -425,7 +425,7 @@ def test_a_query_does_not_start_from_a_checkpoint_while_a_topic_is_missing_whate
     start = query.latest(query.reader.initialOffset())
     there.logs = {B0: (0, 7)}
 
-    with pytest.raises(UnknownTopicOrPartitionError, match="topics that do not exist: a$"):
+    with pytest.raises(UnknownTopicOrPartitionError, match=r"topics that do not exist: a$"):
         Query(there, **given, failOnDataLoss="false").latest(start)
 
 
