@@ -3,14 +3,14 @@
 A call that gives up withdraws its event, so that the background drops the work instead of doing it late (promise 7).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Final, Generic
 
 from typing_extensions import TypeVar
 
 from ..config import ConsumerConfig
-from ..errors import BackgroundLoopError, ConsumerStoppedError, KafkaTimeoutError, UnknownTopicOrPartitionError
+from ..errors import BackgroundLoopError, ConsumerStoppedError, KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 from ..events import ApplicationEvent, BackgroundSnapshot, Call, ClusterDescription, ShareEvent, Stop, TakeSnapshot, TopicMetadata
 from ..values import define, field
 from .arguments import seconds
@@ -156,8 +156,19 @@ class BackgroundCalls(Generic[E]):
                 return
             missing_until = min(missing_until, clock() + self.config.request_timeout_ms / 1000, deadline)
             if clock() + 2 * _TRY_AGAIN >= missing_until:
-                raise UnknownTopicOrPartitionError(f"topics that do not exist: {', '.join(missing)}")
+                raise UnknownTopicOrPartitionError(f"topics that do not exist: {', '.join(missing)}{await self._like(missing)}")
             await signal.wait(signal.ticket(), _TRY_AGAIN)
+
+    async def _like(self, missing: Sequence[str]) -> str:
+        """Return the end of an error: a topic that may be meant; the empty text if there is none, or nobody tells at once."""
+        try:
+            event = lambda call: TopicMetadata(call=call, topics=None)  # noqa: E731
+            found: ClusterDescription = await self.wait(event, self.runtime.clock() + GRACE, grace=0.0)
+        except KafkaError:
+            return ""
+        from ..config.spelling import did_you_mean  # needed for this error only
+
+        return next((hint for name in missing if (hint := did_you_mean(name, found.topics))), "")
 
     async def end_loop(self, deadline: float) -> None:
         """Stop the loop and wait until it has ended, whatever happens."""

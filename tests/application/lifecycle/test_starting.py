@@ -323,6 +323,34 @@ async def test_start_fails_for_a_topic_that_does_not_exist_in_time() -> None:
 
 
 @virtual
+@pytest.mark.parametrize("kind", ["group", "share group"])
+async def test_a_start_that_fails_names_a_topic_that_is_like_the_missing_one(kind: str) -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("orders", 1)
+    given: Any = {"bootstrap_servers": cluster.bootstrap_servers, "request_timeout_ms": 3000, "allow_auto_create_topics": False}
+    missing = ("nope", "ordres")
+    consumer: KafkaConsumer[Any, Any] | ShareConsumer[Any, Any] = (
+        KafkaConsumer(*missing, transport_factory=cluster.network, **given)
+        if kind == "group"
+        else ShareConsumer(*missing, group_id="g", transport_factory=cluster.network, **given)
+    )
+    with pytest.raises(UnknownTopicOrPartitionError, match=r"topics that do not exist: nope, ordres; did you mean 'orders'\?$"):
+        await consumer.start()
+    await settle(cluster)
+
+
+@virtual
+async def test_a_start_that_fails_does_not_wait_long_for_the_names_of_other_topics() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("orders", 1)
+    cluster.control(Api.METADATA, lambda broker, request: HANG if request.topics is None else None, keep=True)
+    with pytest.raises(UnknownTopicOrPartitionError, match=r"topics that do not exist: ordres$"):
+        await consumer_on(cluster, "ordres", request_timeout_ms=3000, allow_auto_create_topics=False).start()
+    assert 2.5 <= anyio.current_time() < 4
+    await settle(cluster)
+
+
+@virtual
 async def test_start_waits_for_a_topic_that_is_created_meanwhile() -> None:
     cluster = FakeCluster()
     async with anyio.create_task_group() as tasks:

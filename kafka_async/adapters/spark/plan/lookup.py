@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from ....config.spelling import did_you_mean
 from ....errors import DataLossError, KafkaConfigurationError, KafkaError, NoOffsetForPartitionError, UnknownTopicOrPartitionError
 from ....events import TopicDescription
 from ....model import OffsetAndMetadata, TopicPartition
@@ -109,7 +110,9 @@ class Lookup:
             topics = {name: topic for name, topic in topics.items() if self.options.selects(name) and not topic.internal}
         missing = sorted(name for name in named if name not in topics or not topics[name].partitions)
         if missing and strict:
-            raise UnknownTopicOrPartitionError(f"topics that do not exist: {', '.join(missing)}")
+            known = consumer.describe_topics().topics
+            hint = next((hint for name in missing if (hint := did_you_mean(name, known))), "")
+            raise UnknownTopicOrPartitionError(f"topics that do not exist: {', '.join(missing)}{hint}")
         found = _partitions_of(topics)
         absent = set(self.options.partitions) - found
         if absent and strict:

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from kafka_async import OffsetAndMetadata, OffsetAndTimestamp
+from kafka_async import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from kafka_async.adapters.spark.plan.offsets import OffsetSpec
 from kafka_async.errors import (
     DataLossError,
@@ -55,6 +55,12 @@ def test_what_does_not_exist_is_named_at_the_first_look(given: dict[str, str], n
     with pytest.raises(UnknownTopicOrPartitionError, match=name):
         asking.partitions()
     assert asking.partitions(first=False) <= {A0, A1}
+
+
+def test_a_topic_that_is_like_a_missing_one_is_named() -> None:
+    there = Cluster(logs={TopicPartition("orders", 0): (0, 1), TopicPartition("items", 0): (0, 1)})
+    with pytest.raises(UnknownTopicOrPartitionError, match=r"do not exist: nope, ordres; did you mean 'orders'\?$"):
+        lookup(there, options(subscribe="items,nope,ordres")).partitions()
 
 
 def test_failures_that_may_pass_are_met_with_patience() -> None:
