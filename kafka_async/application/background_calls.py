@@ -166,9 +166,9 @@ class BackgroundCalls(Generic[E]):
             found: ClusterDescription = await self.wait(event, self.runtime.clock() + GRACE, grace=0.0)
         except KafkaError:
             return ""
-        from ..config.spelling import did_you_mean  # needed for this error only
+        from ..config.spelling import did_you_mean_one  # needed for this error only
 
-        return next((hint for name in missing if (hint := did_you_mean(name, found.topics))), "")
+        return did_you_mean_one(missing, found.topics)
 
     async def end_loop(self, deadline: float) -> None:
         """Stop the loop and wait until it has ended, whatever happens."""

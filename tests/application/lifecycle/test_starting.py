@@ -340,6 +340,20 @@ async def test_a_start_that_fails_names_a_topic_that_is_like_the_missing_one(kin
 
 
 @virtual
+async def test_a_start_that_fails_does_not_name_a_missing_topic_that_is_there_by_now() -> None:
+    cluster = FakeCluster()
+
+    def made_meanwhile(broker: Any, request: Any) -> None:
+        if request.topics is None and anyio.current_time() > 2:
+            cluster.create_topic("ordres", 1)
+
+    cluster.control(Api.METADATA, made_meanwhile, keep=True)
+    with pytest.raises(UnknownTopicOrPartitionError, match=r"topics that do not exist: ordres$"):
+        await consumer_on(cluster, "ordres", request_timeout_ms=3000, allow_auto_create_topics=False).start()
+    await settle(cluster)
+
+
+@virtual
 async def test_a_start_that_fails_does_not_wait_long_for_the_names_of_other_topics() -> None:
     cluster = FakeCluster()
     cluster.create_topic("orders", 1)

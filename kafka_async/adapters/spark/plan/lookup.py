@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from ....config.spelling import did_you_mean
+from ....config.spelling import did_you_mean_one
 from ....errors import DataLossError, KafkaConfigurationError, KafkaError, NoOffsetForPartitionError, UnknownTopicOrPartitionError
 from ....events import TopicDescription
 from ....model import OffsetAndMetadata, TopicPartition
@@ -31,6 +31,8 @@ _SHORTEST_PAUSE: Final = 0.05
 """Seconds between two questions, at least."""
 _HASTE_MS: Final = 2000.0
 """How long to wait for offsets before checking whether the partitions are gone."""
+_HINT_MS: Final = "1000"
+"""How long to look for what else may be meant, with a connection of its own: the error that it belongs to is known."""
 _log = logging.getLogger("kafka_async.spark")
 
 _COMMIT_INTERVAL: Final = 1.0
@@ -56,6 +58,8 @@ class Lookup:
     """The partitions that were there before: at the last look, or according to a checkpoint."""
     _last_ids: dict[str, Any] = field(factory=dict, init=False)
     """Ids by name, also of topics that are missing: else one that is created again between two batches passes for the old one."""
+    _missing: list[str] = field(factory=list, init=False)
+    """The topics for lack of which a look failed last."""
     _answered: bool = field(default=False, init=False)
     _reported: set[str] = field(factory=set, init=False)
 
@@ -71,10 +75,25 @@ class Lookup:
         is looked for ``fetchOffset.numRetries`` times in all before it counts as gone, or as another topic.
         """
         look = lambda: self._persist(lambda consumer: self._look(consumer, strict=first))  # noqa: E731
-        found, ids = self._looked(look, lambda seen: self._unlike(*seen))
+        try:
+            found, ids = self._looked(look, lambda seen: self._unlike(*seen))
+        except UnknownTopicOrPartitionError as error:
+            if hint := self._like(self._missing):
+                raise UnknownTopicOrPartitionError(f"{error.args[0]}{hint}") from None
+            raise
         self._found = found
         self._check_ids(ids)
         return found
+
+    def _like(self, missing: Collection[str]) -> str:
+        """Return the end of an error: a topic that may be meant; the empty text if there is none, or nobody tells soon."""
+        if not missing:
+            return ""
+        try:
+            with self.lease(self.options.looking | {"default_api_timeout_ms": _HINT_MS}) as consumer:
+                return did_you_mean_one(missing, consumer.describe_topics().topics)
+        except KafkaError:
+            return ""
 
     def expect(self, partitions: Iterable[TopicPartition], ids: Mapping[str, Any], cluster_id: str) -> None:
         """Look for partitions next time as for those of the last look, if the options still name them.
@@ -109,10 +128,9 @@ class Lookup:
         if self.options.pattern is not None:
             topics = {name: topic for name, topic in topics.items() if self.options.selects(name) and not topic.internal}
         missing = sorted(name for name in named if name not in topics or not topics[name].partitions)
+        self._missing = missing if strict else []
         if missing and strict:
-            known = consumer.describe_topics().topics
-            hint = next((hint for name in missing if (hint := did_you_mean(name, known))), "")
-            raise UnknownTopicOrPartitionError(f"topics that do not exist: {', '.join(missing)}{hint}")
+            raise UnknownTopicOrPartitionError(f"topics that do not exist: {', '.join(missing)}")
         found = _partitions_of(topics)
         absent = set(self.options.partitions) - found
         if absent and strict:

@@ -9,11 +9,13 @@ from kafka_async.adapters.spark.plan.offsets import OffsetSpec
 from kafka_async.errors import (
     DataLossError,
     KafkaConfigurationError,
+    KafkaError,
     KafkaTimeoutError,
     NoOffsetForPartitionError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
+from kafka_async.events import ClusterDescription
 
 from ..support import A0, A1, B0, Cluster, lookup, options
 
@@ -61,6 +63,35 @@ def test_a_topic_that_is_like_a_missing_one_is_named() -> None:
     there = Cluster(logs={TopicPartition("orders", 0): (0, 1), TopicPartition("items", 0): (0, 1)})
     with pytest.raises(UnknownTopicOrPartitionError, match=r"do not exist: nope, ordres; did you mean 'orders'\?$"):
         lookup(there, options(subscribe="items,nope,ordres")).partitions()
+
+
+def test_another_name_is_asked_for_once_and_shortly_when_the_last_look_has_failed() -> None:
+    there = Cluster(logs={TopicPartition("orders", 0): (0, 1)})
+    with pytest.raises(UnknownTopicOrPartitionError):
+        lookup(there, options(subscribe="ordres", fetchOffset__numRetries="2")).partitions()
+    assert [each.get("default_api_timeout_ms") for each in there.leased] == [None, None, None, "1000"]
+    assert there.asked == ["topics"] * 4
+
+
+@pytest.mark.parametrize("error", [KafkaTimeoutError("late"), TopicAuthorizationFailedError("orders")])
+def test_that_nobody_tells_another_name_does_not_replace_the_error(error: KafkaError) -> None:
+    class Silent(Cluster):
+        def describe_topics(self, *names: str) -> ClusterDescription:
+            if not names:
+                raise error
+            return super().describe_topics(*names)
+
+    there = Silent(logs={TopicPartition("orders", 0): (0, 1)})
+    with pytest.raises(UnknownTopicOrPartitionError, match=r"topics that do not exist: ordres$"):
+        lookup(there, options(subscribe="ordres")).partitions()
+
+
+def test_a_missing_topic_is_not_what_was_meant_though_it_is_there_by_now() -> None:
+    there = Cluster(logs={TopicPartition("items", 0): (0, 1)})
+    asking = lookup(there, options(subscribe="ordres", fetchOffset__numRetries="0"))
+    there.on_topics = lambda: there.logs.update({TopicPartition("ordres", 0): (0, 1)})
+    with pytest.raises(UnknownTopicOrPartitionError, match=r"topics that do not exist: ordres$"):
+        asking.partitions()
 
 
 def test_failures_that_may_pass_are_met_with_patience() -> None:
