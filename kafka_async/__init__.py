@@ -29,6 +29,11 @@ from typing import TYPE_CHECKING
 from .lazy import on_first_use
 
 if TYPE_CHECKING:
+    from . import adapters as adapters
+    from . import errors as errors
+    from . import spark as spark
+    from . import sync as sync
+    from . import testing as testing
     from .adapters.running import run
     from .adapters.tables.scan import scan
     from .application.callbacks import ConsumerInterceptor, ConsumerRebalanceListener
@@ -140,4 +145,4 @@ __all__ = [
 
 def __dir__() -> list[str]:
     """Return the names that are imported on their first use too, so that shells and editors offer them."""
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, "adapters", "errors", "spark", "sync", "testing"})

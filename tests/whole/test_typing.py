@@ -320,6 +320,14 @@ def test_a_program_of_a_user_passes_mypy_strict(installed: Path, tmp_path: Path)
 
 
 @pytest.mark.brokers
+def test_what_programs_import_from_has_types_without_an_import_of_its_own(installed: Path, tmp_path: Path) -> None:
+    used = ("adapters.__name__", "errors.KafkaError", "spark.register", "sync.KafkaConsumer", "testing.Cluster")
+    program = "\n".join(["import kafka_async", *(f"print(kafka_async.{name})" for name in used)])
+    done = check(installed, tmp_path, program + "\nprint(kafka_async.background)\n")
+    assert [line.split(":")[1] for line in done.stdout.splitlines() if ": error:" in line] == ["7"], done.stdout + done.stderr
+
+
+@pytest.mark.brokers
 def test_the_page_about_types_is_right_that_mypy_does_not_know_what_an_async_deserializer_returns(
     installed: Path, tmp_path: Path
 ) -> None:
