@@ -121,6 +121,16 @@ def test_a_value_that_is_not_one_object_is_bad(value: bytes, others: Sequence[by
     assert read_all(binary([*others, value, *others]), parse_fields("a INT"), UTC) is None
 
 
+@pytest.mark.parametrize("blank", [b"{}\n", b"{ }", b"\r\n{\t}", b" {} "])
+def test_objects_without_a_field_are_read_in_bulk_whatever_blanks_they_have(blank: bytes) -> None:
+    in_bulk = read_all(binary([b'{"a":1}', blank, None, b"{}"]), parse_fields("a INT"), UTC)
+
+    assert in_bulk is not None
+    assert [array.to_pylist() for array in in_bulk] == [[1, None, None, None]]
+    assert read_all(binary([blank, b'{"a":']), parse_fields("a INT"), UTC) is None
+    assert read_all(binary([blank, b"\xff", b'{"a":1}']), parse_fields("a INT"), UTC) is None
+
+
 def test_blanks_around_an_object_mean_nothing() -> None:
     values = [b' \t\r\n{"a":1}\n', b'{"a":2} ', b'\n{"a":\n3}']
     expected = [[1, 2, 3]]
