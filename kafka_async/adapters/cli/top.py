@@ -103,9 +103,9 @@ async def _written(survey: Survey, plan: TopPlan, output: Output) -> int:
     """Write what polls have found, as JSON or as a table; return the exit code."""
     if plan.seconds is None and plan.as_json:
         async for snapshot in survey.snapshots():
-            await output.write(_document(snapshot, plan))
+            await output.write(_document(snapshot, plan, survey.book.oldest))
     snapshot = await _last(survey, plan.seconds or 0.0)
-    await output.write(_document(snapshot, plan))
+    await output.write(_document(snapshot, plan, survey.book.oldest))
     for name in snapshot.missing:
         output.notify(f"kafka-async: {await no_such_group(survey.admin, name)}")
     if snapshot.lacks_topic:
@@ -132,16 +132,16 @@ async def _last(survey: Survey, seconds: float) -> Snapshot:
         await anyio.sleep(max(0.0, min(began + survey.book.interval, until) - clock()))
 
 
-def _document(snapshot: Snapshot, plan: TopPlan) -> bytes:
+def _document(snapshot: Snapshot, plan: TopPlan, oldest: float) -> bytes:
     if plan.as_json:
-        return b"".join(json_row(group.as_json()) for group in snapshot.groups)
+        return b"".join(json_row(group.as_json()) for group in snapshot.known(0.0, oldest).groups)
     return text_of(snapshot, detailed=bool(plan.names)).encode(sys.stdout.encoding or "utf-8", "backslashreplace")
 
 
 def exit_code(snapshot: Snapshot, names: Collection[str] = ()) -> int:
     """Return the exit code of a check: 2 before 1 before 3 before 0, which is how bad they are.
 
-    ``names``: groups that were asked for. To be well, each of them has to be shown.
+    ``names``: groups that were asked for. To be well, something has to be known of each of them.
     """
     codes = {group.status.exit_code for group in snapshot.groups}
     if snapshot.missing or snapshot.lacks_topic or untold(snapshot, names) or not _answered(snapshot):
@@ -150,8 +150,9 @@ def exit_code(snapshot: Snapshot, names: Collection[str] = ()) -> int:
 
 
 def untold(snapshot: Snapshot, names: Collection[str]) -> list[str]:
-    """Return which of these groups are not shown, although nobody says that they do not exist."""
-    return [name for name in names if snapshot.find(name) is None and name not in snapshot.missing]
+    """Return of which of these groups nothing is known, although nobody says that they do not exist."""
+    shown = {name: snapshot.find(name) for name in names if name not in snapshot.missing}
+    return [name for name, group in shown.items() if group is None or (group.lag is None and group.status is Status.OK)]
 
 
 def _answered(snapshot: Snapshot) -> bool:

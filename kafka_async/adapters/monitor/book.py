@@ -18,7 +18,7 @@ from ...model import Node, OffsetAndMetadata, TopicPartition
 from ..admin import DescribedMember, Group, GroupListing, ShareOffset
 from .status import Status, worst
 from .times import EndTimes, Search
-from .views import BrokerView, ClusterOverview, GroupView, MemberView, PartitionView, Snapshot
+from .views import TOO_OLD, BrokerView, ClusterOverview, GroupView, MemberView, PartitionView, Snapshot
 from .window import GAP, INTERVALS, SETTLED, Judgement, Members, Seen, Window
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata | ShareOffset | KafkaError]
@@ -68,6 +68,8 @@ class Findings:
     stable: Mapping[TopicPartition, int | KafkaError] = field(factory=dict)
     seconds: float = 0.0
     missing: tuple[str, ...] = ()
+    overdue: float = 0.0
+    """Seconds for which no broker has told the layout, although they were asked."""
 
 
 @define
@@ -75,6 +77,9 @@ class _Known:
     """What is known of a group."""
 
     listing: GroupListing
+    listed_at: float
+    members_at: float | None = None
+    """When its members were told."""
     group: Group | None = None
     offsets: Offsets = field(factory=dict)
     taken_at: float | None = None
@@ -208,6 +213,11 @@ class Book:
     _number: int = 0
     _errors: int = 0
     _rates_since: float = float("-inf")
+
+    @property
+    def oldest(self) -> float:
+        """Seconds after which what was told is not known any more."""
+        return GAP * self.interval
 
     # --- what to ask -----------------------------------------------------------------------------------------------------------
 
@@ -368,12 +378,14 @@ class Book:
         name = listing.group_id
         known = self._groups.get(name)
         if known is None or known.listing.kind != listing.kind:
-            known = self._groups[name] = _Known(listing)
-        before, known.listing = known.group, listing
+            known = self._groups[name] = _Known(listing, now)
+        before, known.listing, known.listed_at = known.group, listing, now
         group, offsets = poll.groups.get(name), poll.offsets.get(name)
         self._note_state(now, known, group.state if isinstance(group, Group) else "")
         if not known.idle and (offsets is None or isinstance(offsets, KafkaTimeoutError)):
             known.waited = min(known.waited + 1, _MOST_WAITED)
+        if isinstance(group, Group) or known.is_empty:
+            known.members_at = now
         if group is None and offsets is None:
             return  # it was not asked
         known.problem = next((each for each in (offsets, group) if isinstance(each, KafkaError)), None)
@@ -456,7 +468,7 @@ class Book:
         return Snapshot(
             number=self._number,
             groups=tuple(sorted(shown, key=lambda view: (*(-each for each in view.trouble), view.name))),
-            cluster=self._cluster(now, poll.layout, poll.listed),
+            cluster=self._cluster(now, poll),
             poll_seconds=poll.seconds,
             errors=self._errors,
             missing=poll.missing,
@@ -471,10 +483,10 @@ class Book:
         return self.topic is not None and known.taken_at is not None and not (known.problem is not None and self._late(now, known))
 
     def _late(self, now: float, known: _Known) -> bool:
-        return known.taken_at is None or now - known.taken_at > GAP * self.interval
+        return known.taken_at is None or now - known.taken_at > self.oldest
 
-    def _cluster(self, now: float, layout: Layout, asked: Collection[int]) -> ClusterOverview:
-        leads = list(layout.leaders.values())
+    def _cluster(self, now: float, poll: Findings) -> ClusterOverview:
+        layout, leads = poll.layout, list(poll.layout.leaders.values())
         return ClusterOverview(
             cluster_id=layout.cluster_id,
             controller=layout.controller,
@@ -486,12 +498,13 @@ class Book:
                     leads=leads.count(node.id),
                     age_seconds=now - self._answered[node.id] if node.id in self._answered else None,
                     note=self._notes.get(node.id, ""),
-                    asked=node.id in asked,
+                    asked=node.id in poll.listed,
                 )
                 for node in sorted(layout.brokers, key=lambda node: node.id)
             ),
             leaderless=layout.leaderless,
             under_replicated=layout.under_replicated,
+            overdue=poll.overdue,
         )
 
     def _view(self, now: float, name: str, known: _Known) -> GroupView:
@@ -518,6 +531,8 @@ class Book:
             rebalances=known.rebalanced,
             rebalances_hour=sum(steps for _, steps in known.rebalances),
             taken_at=known.taken_at,
+            listed_at=known.listed_at,
+            members_at=known.members_at,
             now=now,
             history=tuple(known.history),
         )
@@ -527,12 +542,13 @@ class Book:
         if known.problem is not None:
             notes.append(_said(known.problem))
         if self._late(now, known):
-            notes.append("too old to tell" if known.taken_at is not None else "not known yet")
+            notes.append(TOO_OLD if known.taken_at is not None else "not known yet")
             return Status.UNKNOWN, tuple(notes)
         status = worst(part.status for part in parts)
         nothing = not any(part.lag is not None for part in parts)
-        if nothing and status is Status.OK and (parts or known.listing.kind == "share"):
+        if nothing and status is Status.OK and (parts or _reads(known.listing)):
             status = Status.UNKNOWN
+            notes += [] if parts else ["nothing committed" if known.listing.kind != "share" else "not begun"]
         worst_part = max(parts, key=lambda part: part.status.severity, default=None)
         if worst_part is not None and worst_part.note:
             notes.append(worst_part.note)
@@ -540,7 +556,7 @@ class Book:
 
     def _partition(self, now: float, part: TopicPartition, window: Window, members: Members, owner: str | None) -> PartitionView:
         told = now - window.sampled_at
-        late = told > GAP * self.interval
+        late = told > self.oldest
         verdict = Judgement(Status.UNKNOWN, f"not told for {told:.0f} s") if late else window.judge(now, members)
         rates = window.rates(self._rates_since)
         last = window.last
@@ -564,6 +580,7 @@ class Book:
             out_rate=rates.done,
             lost=last.lost,
             retention_in=window.retention_in(now),
+            taken_at=window.sampled_at,
         )
 
 
@@ -593,7 +610,13 @@ def _untold(part: TopicPartition, owner: str | None) -> PartitionView:
         out_rate=None,
         lost=0,
         retention_in=None,
+        taken_at=None,
     )
+
+
+def _reads(listing: GroupListing) -> bool:
+    """Return whether a group reads topics. The workers of Kafka Connect and others have groups that never commit an offset."""
+    return listing.kind not in ("", "classic") or listing.protocol in ("", "consumer")
 
 
 def _owners(group: Group | None) -> dict[TopicPartition, str]:

@@ -44,6 +44,8 @@ class Survey:
     """The time of day in seconds, with which timestamps of records are compared."""
     _layout: Layout = field(factory=Layout, init=False)
     _layout_at: float = field(default=float("-inf"), init=False)
+    _overdue_since: float | None = field(default=None, init=False)
+    """Since when brokers are asked for the layout, and none tells it."""
     _starts_at: float = field(default=float("-inf"), init=False)
     _stable_at: float = field(default=float("-inf"), init=False)
     _nowhere: set[TopicPartition] = field(factory=set, init=False)
@@ -101,6 +103,7 @@ class Survey:
             stable=stable,
             seconds=now - began,
             missing=self._missing(listed),
+            overdue=now - self._overdue_since if self._overdue_since is not None else 0.0,
         )
         self.book.take(now, poll)
         await self._date()
@@ -137,9 +140,11 @@ class Survey:
             if isinstance(found, Layout):
                 self._silent = frozenset()
         if isinstance(found, Layout):
-            self._layout, self._layout_at = found, now
+            self._layout, self._layout_at, self._overdue_since = found, now, None
         elif not self._layout.brokers:
             raise found or IllegalStateError("no broker says where partitions are")
+        elif self._overdue_since is None:
+            self._overdue_since = now
 
     async def _first_layout(self, waves: Sequence[Sequence[int | None]]) -> Layout | KafkaError | None:
         """Ask brokers; return what the first says that answers, or else what one of them complains of.

@@ -4,13 +4,15 @@ What is not known is ``None``, and never 0.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from attrs import evolve, frozen
 
 from ...model import TopicPartition
-from .status import Status
+from .status import Status, worst
 from .times import Age, Certainty
+
+TOO_OLD: Final = "too old to tell"
 
 
 @frozen(kw_only=True)
@@ -37,6 +39,8 @@ class PartitionView:
     """Records that were deleted before they were read."""
     retention_in: float | None
     """Seconds until the log's start reaches what is not read yet."""
+    taken_at: float | None
+    """When its numbers were told, on the clock of the polls; ``None``: never."""
 
     @property
     def clear_in(self) -> float | None:
@@ -68,6 +72,23 @@ class PartitionView:
             "lost": self.lost,
             "retention_in": _rounded(self.retention_in),
         }
+
+    def without_numbers(self) -> "PartitionView":
+        """Return it once its numbers are too old to be those of now."""
+        return evolve(
+            self,
+            status=Status.UNKNOWN,
+            note=self.note if self.status is Status.UNKNOWN else TOO_OLD,
+            lag=None,
+            committed=None,
+            end=None,
+            start=None,
+            age=None,
+            unmoved=None,
+            in_rate=None,
+            out_rate=None,
+            retention_in=None,
+        )
 
 
 @frozen(kw_only=True)
@@ -110,7 +131,11 @@ class GroupView:
     rebalances_hour: int
     """How many of them in the last hour."""
     taken_at: float | None
-    """When a broker last told about it, on the clock of the polls; ``None``: never."""
+    """When a broker last told how far it is, on the clock of the polls; ``None``: never."""
+    listed_at: float
+    """When a broker last told its state."""
+    members_at: float | None
+    """When a broker last told its members; ``None``: never."""
     now: float
     """When this was put together, on the same clock."""
     history: tuple[int, ...] = ()
@@ -166,6 +191,32 @@ class GroupView:
         """What groups are sorted by, the worst last: the status, how far behind in time, and in records."""
         return self.status.severity, self.age.seconds if self.age is not None else 0.0, self.lag or 0
 
+    def known(self, oldest: float) -> "GroupView":
+        """Return what is known of it now: what nobody has told for more than ``oldest`` seconds is not.
+
+        For programs. People see the old values beside the status; a program takes a lag of 0 for one, and ends an alert.
+        """
+        late = self._is_late(self.taken_at, oldest)
+        old = [late or self._is_late(part.taken_at, oldest) for part in self.partitions]
+        nobody = self._is_late(self.members_at, oldest)
+        parts = [part.without_numbers() if is_old else part for part, is_old in zip(self.partitions, old, strict=True)]
+        parts = [evolve(part, owner=None) for part in parts] if nobody else parts
+        lags = [part.lag for part in parts if part.lag is not None]
+        told = TOO_OLD in self.notes or self.taken_at is None
+        return evolve(
+            self,
+            state="" if self._is_late(self.listed_at, oldest) else self.state,
+            status=Status.UNKNOWN if late else worst((self.status, Status.UNKNOWN)) if any(old) else self.status,
+            notes=(*self.notes, TOO_OLD) if late and not told else self.notes,
+            members=None if nobody else self.members,
+            partitions=tuple(parts),
+            lag=self.lag if not any(old) else sum(lags) if lags else None,
+            complete=self.complete and not any(old),
+        )
+
+    def _is_late(self, at: float | None, oldest: float) -> bool:
+        return at is None or self.now - at > oldest
+
     def as_json(self) -> dict[str, Any]:
         """Return the values under their names, for programs. ``clear_in`` is ``null`` if it is not known, and if it is never.
 
@@ -215,13 +266,13 @@ class BrokerView:
     asked: bool = True
     """It was asked in the last poll: if groups are named, only their coordinators are."""
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the values under their names."""
+    def as_json(self, *, told: bool = True) -> dict[str, Any]:
+        """Return the values under their names. ``told``: what it leads is."""
         return {
             "id": self.node_id,
             "address": self.address,
             "rack": self.rack,
-            "leads": self.leads,
+            "leads": self.leads if told else None,
             "age_seconds": _rounded(self.age_seconds),
             "note": self.note or None,
             "asked": self.asked,
@@ -239,6 +290,14 @@ class ClusterOverview:
     """Partitions without a leader: nobody reads or writes them."""
     under_replicated: tuple[TopicPartition, ...]
     """Partitions some of whose replicas are behind or down."""
+    overdue: float = 0.0
+    """Seconds for which no broker has told it, although they are asked."""
+    told: bool = True
+    """Whether it is what is so now. Otherwise it was, and nobody tells any more."""
+
+    def known(self, oldest: float) -> "ClusterOverview":
+        """Return what is known of it now: what nobody has told for more than ``oldest`` seconds is not."""
+        return evolve(self, told=self.overdue <= oldest)
 
     @property
     def skew(self) -> float | None:
@@ -250,11 +309,11 @@ class ClusterOverview:
         """Return the values under their names."""
         return {
             "cluster_id": self.cluster_id,
-            "controller": self.controller,
-            "brokers": [broker.as_json() for broker in self.brokers],
-            "leaderless": [str(partition) for partition in self.leaderless],
-            "under_replicated": [str(partition) for partition in self.under_replicated],
-            "skew": _rounded(self.skew),
+            "controller": self.controller if self.told else None,
+            "brokers": [broker.as_json(told=self.told) for broker in self.brokers],
+            "leaderless": [str(partition) for partition in self.leaderless] if self.told else None,
+            "under_replicated": [str(partition) for partition in self.under_replicated] if self.told else None,
+            "skew": _rounded(self.skew) if self.told else None,
         }
 
 
@@ -274,6 +333,14 @@ class Snapshot:
     """Groups that were asked for by name, and do not exist."""
     lacks_topic: bool = False
     """The topic that was asked for does not exist, or may not be described."""
+
+    def known(self, age: float, oldest: float) -> "Snapshot":
+        """Return what is known of all this ``age`` seconds later: what nobody has told for more than ``oldest`` seconds is not."""
+        return evolve(
+            self,
+            groups=tuple(evolve(group, now=group.now + age).known(oldest) for group in self.groups),
+            cluster=evolve(self.cluster, overdue=self.cluster.overdue + age).known(oldest),
+        )
 
     def counts(self) -> Mapping[Status, int]:
         """Return how many groups have each status, the worst first."""

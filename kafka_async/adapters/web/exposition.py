@@ -7,7 +7,10 @@ from .prometheus import Series, family
 
 
 def exposition(snapshot: Snapshot | None, age: float, *, partitions: bool = False) -> str:
-    """Return all numbers. ``age``: seconds since the last poll. ``partitions``: those of each partition, too, which may be many."""
+    """Return all numbers. ``snapshot``: what is known by now. ``age``: seconds since the last poll.
+
+    ``partitions``: those of each partition, too, which may be many.
+    """
     lines: list[str] = []
     if snapshot is None:
         return ""
@@ -41,7 +44,7 @@ def exposition(snapshot: Snapshot | None, age: float, *, partitions: bool = Fals
     lines += _family(
         "group_poll_age_seconds",
         "How old the numbers of the group are.",
-        ((_of(group), group.age_seconds + age if group.age_seconds is not None else None) for group in groups),
+        ((_of(group), group.age_seconds) for group in groups),
     )
     if partitions:
         each = ((group, part) for group in groups for part in group.partitions)
@@ -54,13 +57,15 @@ def exposition(snapshot: Snapshot | None, age: float, *, partitions: bool = Fals
             ),
         )
     cluster = snapshot.cluster
-    lines += _family("cluster_brokers", "Brokers that are there.", [((), len(cluster.brokers))])
-    lines += _family("cluster_offline_partitions", "Partitions without a leader.", [((), len(cluster.leaderless))])
-    lines += _family(
-        "cluster_under_replicated_partitions", "Partitions with replicas that lag behind.", [((), len(cluster.under_replicated))]
+    of_cluster = (
+        ("brokers", "Brokers that are there.", cluster.brokers),
+        ("offline_partitions", "Partitions without a leader.", cluster.leaderless),
+        ("under_replicated_partitions", "Partitions with replicas that lag behind.", cluster.under_replicated),
     )
+    for name, about, found in of_cluster:
+        lines += _family(f"cluster_{name}", about, [((), len(found) if cluster.told else None)])
     lines += _family("monitor_poll_seconds", "How long the last poll took.", [((), snapshot.poll_seconds)])
-    lines += _family("monitor_poll_age_seconds", "Seconds since the last poll.", [((), age)])
+    lines += _family("monitor_poll_age_seconds", "Seconds since the last poll, whether brokers have answered or not.", [((), age)])
     lines += _family(
         "monitor_poll_errors_total", "Questions that were refused or not answered.", [((), snapshot.errors)], "counter"
     )

@@ -68,7 +68,7 @@ class Site:
             return exact[request.path](request, seen)
         of_group: Mapping[str, Callable[[GroupView, WebRequest, LastSeen], Reply]] = {
             "/groups/": self._group_page,
-            "/api/v1/groups/": lambda group, _, seen: as_json(_aged(group, seen).as_json()),
+            "/api/v1/groups/": lambda group, _, seen: as_json(self._known(group, seen).as_json()),
             "/keda/groups/": self._keda,
         }
         for prefix, answer in of_group.items():
@@ -87,23 +87,24 @@ class Site:
     # --- programs --------------------------------------------------------------------------------------------------------------
 
     def _groups(self, request: WebRequest, seen: LastSeen) -> Reply:
-        snapshot = _snapshot(seen)
+        snapshot = self._now(seen)
         wanted = request.query.get("status", "").upper()
         if wanted and wanted not in set(Status):
             raise RefusedRequest(HTTPStatus.BAD_REQUEST, f"expected a status of {', '.join(Status)}")
         groups = [group for group in snapshot.groups if not wanted or group.status == wanted]
         shown = groups[: _natural(request, "limit", len(groups))]
-        rows = [_aged(group, seen).as_json() for group in shown]
+        rows = [group.as_json() for group in shown]
         return as_json({"poll": snapshot.number, "total": len(groups), "groups": rows})
 
     def _cluster(self, _request: WebRequest, seen: LastSeen) -> Reply:
-        snapshot = _snapshot(seen)
+        snapshot = self._now(seen)
         counts = {status.value: number for status, number in snapshot.counts().items()}
         polls = {"poll": snapshot.number, "poll_seconds": round(snapshot.poll_seconds, 3), "age_seconds": round(seen.age, 3)}
         return as_json({**snapshot.cluster.as_json(), "groups": counts, **polls})
 
     def _metrics(self, _request: WebRequest, seen: LastSeen) -> Reply:
-        return Reply(exposition(seen.snapshot, seen.age, partitions=self.partitions).encode(), KIND)
+        snapshot = self._now(seen) if seen.snapshot is not None else None
+        return Reply(exposition(snapshot, seen.age, partitions=self.partitions).encode(), KIND)
 
     def _ready(self, _request: WebRequest, seen: LastSeen) -> Reply:
         if seen.snapshot is None:
@@ -113,9 +114,9 @@ class Site:
     def _keda(self, group: GroupView, request: WebRequest, seen: LastSeen) -> Reply:
         """Return the lag for KEDA's metrics-api scaler. 0 scales to nothing, so what is not known is not a number at all."""
         target = _natural(request, "target", 0)
-        group = _aged(group, seen)
+        group = self._known(group, seen)
         age = group.age_seconds
-        if age is None or age > INTERVALS * self.interval:
+        if age is None or age > self._oldest:
             raise RefusedRequest(HTTPStatus.SERVICE_UNAVAILABLE, "the lag is too old to tell")
         if group.status is Status.UNKNOWN or group.lag is None or (group.lag == 0 and not group.complete):
             raise RefusedRequest(HTTPStatus.SERVICE_UNAVAILABLE, "the lag is not known")
@@ -128,6 +129,19 @@ class Site:
             most = group.lag if group.kind == "share" else len(group.partitions) * target
             found["scaled"] = min(group.lag, most)
         return as_json(found)
+
+    @property
+    def _oldest(self) -> float:
+        """Seconds after which a number is none of now, to a program."""
+        return INTERVALS * self.interval
+
+    def _now(self, seen: LastSeen) -> Snapshot:
+        """Return what is known now."""
+        return _snapshot(seen).known(seen.age, self._oldest)
+
+    def _known(self, group: GroupView, seen: LastSeen) -> GroupView:
+        """Return what is known of a group now."""
+        return evolve(group, now=group.now + seen.age).known(self._oldest)
 
     # --- events ----------------------------------------------------------------------------------------------------------------
 
@@ -161,11 +175,6 @@ def _found(seen: LastSeen, name: str) -> GroupView:
     if group is None:
         raise RefusedRequest(HTTPStatus.NOT_FOUND, "there is no such group")
     return group
-
-
-def _aged(group: GroupView, seen: LastSeen) -> GroupView:
-    """Return a group as old as it is by now."""
-    return evolve(group, now=group.now + seen.age)
 
 
 def _natural(request: WebRequest, name: str, default: int) -> int:

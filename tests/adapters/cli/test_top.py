@@ -22,11 +22,13 @@ pytest.importorskip("typer")
 from attrs import define, field
 from typer.testing import CliRunner, Result
 
+from kafka_async import TopicPartition
 from kafka_async.adapters.cli.commands import app
 from kafka_async.errors import RebootstrapRequiredError
 from kafka_async.sync import KafkaConsumer
 from kafka_async.testing import HANG, Cluster, ThreadedCluster
 from kafka_async.wire import Api
+from kafka_async.wire.messages.admin import ListedGroup, ListGroupsResponse
 
 pytestmark = pytest.mark.brokers
 
@@ -100,6 +102,43 @@ def test_a_broker_that_does_not_tell_where_logs_end_is_unknown_and_not_well(clus
     assert result.exit_code == 3
     assert "Group done: UNKNOWN, not told yet" in result.stdout
     assert len(re.findall(r"UNKNOWN +orders-[012]", result.stdout)) == 3
+
+
+@pytest.mark.parametrize("kind", ["classic", "connect"])
+def test_a_group_of_which_nothing_is_known_is_not_well(cluster: ThreadedCluster, kind: str) -> None:
+    protocol = "consumer" if kind == "classic" else kind
+    listed = ListedGroup(group_id="idle", protocol_type=protocol, group_state="Empty", group_type="classic")
+    answer = ListGroupsResponse(groups=(listed,))
+    end = cluster.call(lambda brokers: brokers.control(Api.LIST_GROUPS, lambda *_: answer, keep=True)).result()
+    try:
+        named, all_of_them = run(cluster, "--once", "-g", "idle"), run(cluster, "--once")
+    finally:
+        cluster.call(lambda _: end()).result()
+    assert (named.exit_code, all_of_them.exit_code) == (3, 3 if kind == "classic" else 0)
+    assert ("nothing is known of group 'idle'" in named.stderr) == (kind == "connect")
+    assert named.stdout.endswith("nothing committed\n") == (kind == "classic")
+
+
+def test_json_has_no_number_that_is_older_than_three_polls() -> None:
+    """People see it beside the status; a program would take it for one of now."""
+    with ThreadedCluster(Cluster()) as cluster:
+        cluster.call(lambda brokers: brokers.topic("orders", 1)).result()
+        options: Any = {"bootstrap_servers": cluster.bootstrap, "group_id": "g", "auto_offset_reset": "earliest"}
+        with KafkaConsumer(**options) as consumer:
+            consumer.assign([TopicPartition("orders", 0)])
+            consumer.commit({TopicPartition("orders", 0): 0})
+        command = [sys.executable, "-m", "kafka_async", "top", "-b", cluster.bootstrap, "-J", "-i", "0.5"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own program
+            try:
+                assert process.stdout is not None
+                first = json.loads(process.stdout.readline())
+                cluster.call(lambda brokers: brokers.control(Api.OFFSET_FETCH, lambda *_: HANG, keep=True)).result()
+                rows = map(json.loads, process.stdout)
+                late = next(row for row in rows if row["status"] == "UNKNOWN")
+            finally:
+                process.kill()
+    assert (first["lag"], first["lag_complete"]) == (0, True)
+    assert (late["lag"], late["lag_complete"]) == (None, False)
 
 
 def test_a_cluster_that_cannot_be_reached_is_unknown_and_no_warning(unused_tcp_port: int) -> None:

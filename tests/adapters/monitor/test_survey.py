@@ -1,5 +1,6 @@
 """Polls of a simulated cluster: how many requests they take, and what is shown if brokers, groups and topics do what they do."""
 
+import json
 from collections.abc import Callable
 from http import HTTPStatus
 from math import ceil
@@ -216,6 +217,11 @@ async def test_a_leader_that_does_not_answer_leaves_the_lag_of_its_partitions_as
     parts = group_of(snapshot).partitions
     assert [part.lag for part in parts] == [55, 55, 50]
     assert [part.status for part in parts] == [Status.STOP, Status.STOP, Status.UNKNOWN]
+    numbers = series(snapshot)
+    assert (numbers['group_lag{group="g"}'], numbers['group_lag_complete{group="g"}']) == (110, 0)
+    assert [name for name in numbers if name.startswith("partition_lag")] == [
+        f'partition_lag{{group="g",topic="t",partition="{each}"}}' for each in (0, 1)
+    ]
 
 
 @virtual
@@ -263,6 +269,64 @@ async def test_an_offset_that_may_not_be_read_leaves_the_lag_unknown() -> None:
 
     assert [part.lag for part in group.partitions] == [0, None]
     assert (group.status, group.lag, group.complete) == (Status.UNKNOWN, 0, False)
+
+
+def served(path: str, snapshot: Snapshot) -> str:
+    site = Site(INTERVAL, partitions=True)
+    return site.answer(WebRequest("GET", path, {}, {}), LastSeen(snapshot=snapshot)).body.decode()
+
+
+def series(snapshot: Snapshot) -> dict[str, float]:
+    """Return the numbers for Prometheus, by the name of the series without that of the project."""
+    found = dict(line.rsplit(" ", 1) for line in served("/metrics", snapshot).splitlines() if not line.startswith("#"))
+    return {name.removeprefix("kafka_async_"): float(value) for name, value in found.items()}
+
+
+@virtual
+async def test_programs_get_no_number_of_a_cluster_that_has_been_down_for_more_than_three_polls() -> None:
+    """An alert on ``lag > 0`` ended with the brokers, and one on missing series never came."""
+    cluster, tps = crowded(3)
+    commit(cluster, "done", tps[0], 100)
+    async with consumer_on(cluster, "t", group_id="live"), watching(cluster) as survey:
+        for _ in range(3):
+            await next_poll(survey)
+        for broker in range(3):
+            cluster.stop(broker)
+        soon = await next_poll(survey)
+        for _ in range(6):
+            later = await next_poll(survey)
+
+        numbers, lag = series(soon), 'group_lag{group="%s"}'
+        assert (numbers[lag % "done"], numbers[lag % "g00000"], numbers["cluster_brokers"]) == (0, 50, 3)
+        numbers = series(later)
+        named = {name.partition("{")[0] for name in numbers}
+        unknown = {"group_lag", "group_lag_seconds", "group_members", "partition_lag"}
+        unknown |= {f"cluster_{name}" for name in ("brokers", "offline_partitions", "under_replicated_partitions")}
+        assert not named & unknown
+        assert {value for name, value in numbers.items() if name.startswith("group_lag_complete")} == {0}
+        assert numbers['group_status{group="done",status="UNKNOWN"}'] == 1
+        assert numbers['group_poll_age_seconds{group="done"}'] > 3 * INTERVAL
+
+        rows = json.loads(served("/api/v1/groups", later))["groups"]
+        assert len(rows) == 5
+        assert {(row["lag"], row["lag_complete"], row["lag_seconds"], row["members"], row["state"]) for row in rows} == {
+            (None, False, None, None, None)
+        }
+        parts = [part for row in rows for part in row["partitions"]]
+        assert {(part["status"], part["lag"], part["committed"], part["end"], part["owner"]) for part in parts} == {
+            ("UNKNOWN", None, None, None, None)
+        }
+        told = json.loads(served("/api/v1/cluster", later))
+        assert (told["controller"], told["leaderless"], told["under_replicated"], told["skew"]) == (None,) * 4
+        assert [(broker["id"], broker["leads"]) for broker in told["brokers"]] == [(0, None), (1, None), (2, None)]
+        assert group_of(later, "g00000").lag == 50, "people see it beside the status"
+
+        for broker in range(3):
+            cluster.start(broker)
+        back = await poll_until(survey, lambda found: group_of(found, "done").status is Status.OK)
+
+    numbers = series(back)
+    assert (numbers[lag % "done"], numbers["cluster_brokers"]) == (0, 3)
 
 
 @virtual
@@ -666,6 +730,27 @@ async def test_a_share_group_that_has_not_begun_is_unknown_and_not_zero() -> Non
         group = group_of(await survey.poll(), "s")
 
     assert (group.status, group.lag, group.as_json()["lag"]) == (Status.UNKNOWN, None, None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "protocol", "status"),
+    [
+        ("classic", "consumer", Status.UNKNOWN),
+        ("consumer", "consumer", Status.UNKNOWN),
+        ("", "consumer", Status.UNKNOWN),  # before Kafka 3.8
+        ("classic", "connect", Status.OK),  # its workers commit no offsets, and there is nothing to know
+    ],
+)
+@virtual
+async def test_a_group_that_has_committed_nothing_is_unknown_and_not_well(kind: str, protocol: str, status: Status) -> None:
+    cluster, _ = crowded(0)
+    answer = ListGroupsResponse(groups=(ListedGroup(group_id="g", protocol_type=protocol, group_state="Empty", group_type=kind),))
+    cluster.control(Api.LIST_GROUPS, cluster.answering(answer), keep=True, node=0)
+    async with watching(cluster) as survey:
+        group = group_of(await survey.poll())
+
+    assert (group.status, group.lag, group.complete) == (status, None, False)
+    assert ("nothing committed" in group.notes) == (status is Status.UNKNOWN)
 
 
 def as_streams(cluster: FakeCluster, state: str) -> Callable[[], None]:

@@ -23,6 +23,7 @@ def part(topic: str, number: int, **more: Any) -> PartitionView:
         "out_rate": 1.0,
         "lost": 0,
         "retention_in": None,
+        "taken_at": 100.0,
     }
     return PartitionView(partition=TopicPartition(topic, number), **{**values, **more})
 
@@ -39,6 +40,8 @@ def group(name: str, *parts: PartitionView, status: Status = Status.OK, **more: 
         "rebalances": 0,
         "rebalances_hour": 0,
         "taken_at": 100.0,
+        "listed_at": 100.0,
+        "members_at": 100.0,
         "now": 100.0,
         "history": (1, 5, 9),
     }
