@@ -45,6 +45,11 @@ class GroupListing:
     coordinator: int | None = field(default=None, eq=False)
     """The broker that listed it, which is the one to ask about it."""
 
+    @property
+    def reads(self) -> bool:
+        """Whether it reads topics. The workers of Kafka Connect, and others, have groups that never commit an offset."""
+        return self.kind not in ("", "classic") or self.protocol in ("", "consumer")
+
 
 @frozen(kw_only=True)
 class DescribedMember:

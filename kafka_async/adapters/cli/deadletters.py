@@ -28,9 +28,10 @@ from .copying import find_partitions
 from .done_maps import Committed, commit_around
 from .ends import Ends
 from .formats import Record, json_row
+from .launch import FAILED
 from .offsets import kind_of_idle, milliseconds, record_place
 from .producers import Outgoing, Write, open_producer, require_producer
-from .shell import AsJson, Debug, Output, in_words, new_app, run
+from .shell import AsJson, Debug, Output, encoded, in_words, new_app, run
 from .sole_member import SoleMember
 from .tables import Cell, table
 
@@ -118,7 +119,17 @@ class LetterChoice:
         )
 
     def mistyped(self, letters: Collection[DeadLetter]) -> Iterator[str]:
-        """Yield a sentence about each name that no letter has."""
+        """Yield a sentence about each thing that was asked for and that no letter has, whether it has gone back or not.
+
+        Where there are no letters at all, nothing is mistyped but the place of one.
+        """
+        places = {(letter.partition, letter.offset) for letter in letters}
+        for partition, offset in sorted(self.letters - places):
+            yield f"There is no letter at {partition}:{offset}."
+        if not letters:
+            return
+        if self.reason is not None and not any(self.reason in letter.reason for letter in letters):
+            yield f"No letter has a reason with {self.reason!r} in it."
         exceptions = {name for letter in letters for name in _names(letter)}
         for name in sorted(self.exceptions - exceptions):
             yield f"No letter has the exception {name!r}{did_you_mean(name, exceptions) or '.'}"
@@ -307,7 +318,7 @@ def show(
     options = _options(brokers, config, settings)
     output = Output(debug=debug)
 
-    async def work() -> str | bytes:
+    async def work() -> int:
         async with Client.connect(ConsumerConfig.from_options(options), fail_fast=True) as client:
             committed = await Admin(client).committed(group or _group(topic))
         async with KafkaConsumer[Any, Any](**options) as consumer:
@@ -317,10 +328,13 @@ def show(
             for each in box.entries
             if each.letter is not None and each.letter in choice and (everything or not each.gone_back)
         ]
-        for sentence in choice.mistyped(box.letters):
+        mistyped = list(choice.mistyped(box.letters))
+        for sentence in mistyped:
             output.notify(f"% {sentence}")
         output.notify(_counted([letter for letter, _ in shown], box, everything))
-        return b"".join(json_row(_as_json(*each)) for each in shown) if as_json or not shown else _as_table(shown)
+        if shown:
+            await output.write(b"".join(json_row(_as_json(*each)) for each in shown) if as_json else encoded(_as_table(shown)))
+        return FAILED if mistyped else 0
 
     run(work(), output)
 
@@ -716,8 +730,9 @@ def redrive(
         output.notify(summary(wanted, outcome))
         rows = _by_destination(wanted, outcome)
         if rows:
-            await output.write(b"".join(map(json_row, rows)) if as_json else _destinations_table(rows).encode())
-        return 1 if wanted.library is not None and len(outcome.done) < len(outcome.plan.going) else 0
+            await output.write(b"".join(map(json_row, rows)) if as_json else encoded(_destinations_table(rows)))
+        unwritten = wanted.library is not None and len(outcome.done) < len(outcome.plan.going)
+        return FAILED if unwritten or any(wanted.choice.mistyped(outcome.plan.box.letters)) else 0
 
     run(work(), output)
 

@@ -31,6 +31,18 @@ app = new_app("List, describe and configure groups.")
 
 Letters: TypeAlias = DeadLetterTopic | KafkaError | None
 """Where dead letters of a share group go; ``None``: there are none. The error: why that is not known."""
+STATES: Final = (
+    "Stable",
+    "Empty",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Assigning",
+    "Reconciling",
+    "NotReady",
+    "Dead",
+    "Unknown",
+)
+"""Those that brokers tell, of groups of all kinds."""
 _FOR_A_HINT: Final = 2.0
 """Seconds that brokers have to tell what a hint is made of: they may not answer, and the answer needs no hint."""
 _NO_SHARE_OFFSETS: Final = (
@@ -132,7 +144,7 @@ def list_groups(
 ) -> None:
     """List the groups of the cluster."""
     options = admin_options(brokers, config, settings)
-    wanted = {state.lower() for state in states or ()}
+    wanted = {_state(text) for text in states or ()}
 
     async def work() -> str | bytes:
         async with Client.connect(ConsumerConfig.from_options(options), fail_fast=True) as client:
@@ -146,18 +158,28 @@ def list_groups(
     start(work, debug)
 
 
+def _state(text: str) -> str:
+    """Return a state in lower case. Raises ``typer.BadParameter`` for one that no group can have."""
+    if (lower := text.lower()) not in map(str.lower, STATES):
+        raise typer.BadParameter(f"--state {text!r}: expected one of {', '.join(STATES)}{did_you_mean(text, STATES)}")
+    return lower
+
+
 @frozen
 class KnownLag:
-    """The lag of a group, or of all: the sum of what is known, and whether that is all of it."""
+    """The lag of a group, or of all: the sum of what is known, and whether that is all of it.
+
+    By default that of a group that reads nothing, such as the workers of Kafka Connect.
+    """
 
     records: int | None = None
-    """``None`` if nothing is known: no partition was begun, none has a leader, or it is a group of another kind."""
+    """``None`` if nothing is known: no partition was begun, none has a leader, or the group reads nothing."""
     complete: bool = True
 
     @classmethod
     def of(cls, lags: Collection[int | None]) -> Self:
         known = [lag for lag in lags if lag is not None]
-        return cls(sum(known) if known else None, len(known) == len(lags))
+        return cls(sum(known) if known else None, 0 < len(known) == len(lags))
 
     @classmethod
     def total(cls, lags: Collection["KnownLag"]) -> Self:
@@ -184,7 +206,8 @@ async def _lags(admin: Admin, shown: Collection[GroupListing]) -> dict[str, Know
         if not await patience.goes_on(refused.values()):
             break
         left = await _found_anew(admin.client, left, patience.left)
-    committed = {name: _told(outcome) for name, outcome in found.items()}
+    reading = {group.group_id for group in shown if group.reads}
+    committed = {name: told for name, outcome in found.items() if (told := _told(outcome)) or name in reading}
     ends = await ends_of(admin.client, {partition for each in committed.values() for partition in each})
     lags |= {name: KnownLag.of([row.lag for row in share_progress(_told(outcome))]) for name, outcome in shares.items()}
     lags |= {name: KnownLag.of([row.lag for row in progress(each, ends)]) for name, each in committed.items()}

@@ -27,7 +27,7 @@ from .done_maps import Committed, maps_of, read_maps
 from .formats import json_row
 from .groups import GroupProgress, ends_of, existing, names_of, progress, refusal, share_progress, share_table
 from .launch import drop_unwritten
-from .shell import AsJson, Debug, Output, in_words, natural, new_app, run, start
+from .shell import AsJson, Debug, Output, encoded, in_words, natural, new_app, run, start
 from .tables import table
 
 app = new_app("Show and move the committed offsets of a group.")
@@ -540,7 +540,7 @@ async def _told(outcome: MovesMade, said: str, output: Output, *, group: str, co
         return shown
     if outcome.moves:
         try:
-            await output.write(shown if isinstance(shown, bytes) else shown.encode())
+            await output.write(shown if isinstance(shown, bytes) else encoded(shown))
         except BrokenPipeError:  # whoever does not read this is to learn of the error all the same
             drop_unwritten()
     raise IllegalStateError(

@@ -205,6 +205,11 @@ class Output:
         return typer.Exit(code)
 
 
+def encoded(text: str) -> bytes:
+    """Return text for people as ``Output.write`` takes it, in the encoding of the terminal."""
+    return text.encode(sys.stdout.encoding or "utf-8", "backslashreplace")
+
+
 def in_words(error: BaseException) -> str:
     """Return what went wrong as one line, without Kafka's code."""
     text = " ".join(map(str, error.args)) if isinstance(error, BrokerResponseError) else str(error)

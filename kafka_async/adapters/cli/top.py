@@ -23,7 +23,7 @@ from .formats import json_row
 from .groups import no_such_group
 from .painting import Painter, can_paint, painting
 from .screens import GROUPS, PARTITIONS, Action, Column, Screens, heading
-from .shell import AsJson, Debug, Output, new_app, run
+from .shell import AsJson, Debug, Output, encoded, new_app, run
 from .tables import printable, table
 
 app = new_app()
@@ -135,7 +135,7 @@ async def _last(survey: Survey, seconds: float) -> Snapshot:
 def _document(snapshot: Snapshot, plan: TopPlan, oldest: float) -> bytes:
     if plan.as_json:
         return b"".join(json_row(group.as_json()) for group in snapshot.known(0.0, oldest).groups)
-    return text_of(snapshot, detailed=bool(plan.names)).encode(sys.stdout.encoding or "utf-8", "backslashreplace")
+    return encoded(text_of(snapshot, detailed=bool(plan.names)))
 
 
 def exit_code(snapshot: Snapshot, names: Collection[str] = ()) -> int:

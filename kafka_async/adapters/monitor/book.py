@@ -546,7 +546,7 @@ class Book:
             return Status.UNKNOWN, tuple(notes)
         status = worst(part.status for part in parts)
         nothing = not any(part.lag is not None for part in parts)
-        if nothing and status is Status.OK and (parts or _reads(known.listing)):
+        if nothing and status is Status.OK and (parts or known.listing.reads):
             status = Status.UNKNOWN
             notes += [] if parts else ["nothing committed" if known.listing.kind != "share" else "not begun"]
         worst_part = max(parts, key=lambda part: part.status.severity, default=None)
@@ -612,11 +612,6 @@ def _untold(part: TopicPartition, owner: str | None) -> PartitionView:
         retention_in=None,
         taken_at=None,
     )
-
-
-def _reads(listing: GroupListing) -> bool:
-    """Return whether a group reads topics. The workers of Kafka Connect and others have groups that never commit an offset."""
-    return listing.kind not in ("", "classic") or listing.protocol in ("", "consumer")
 
 
 def _owners(group: Group | None) -> dict[TopicPartition, str]:

@@ -84,12 +84,15 @@ def test_a_choice_is_of_the_letters_that_all_its_options_mean(options: dict[str,
         ({"exceptions": ["shop.OutOfStok"]}, ["No letter has the exception 'shop.OutOfStok'; did you mean 'shop.OutOfStock'?"]),
         ({"exceptions": ["Reject", "ValueError"]}, ["No letter has the exception 'Reject'."]),
         ({"sources": ["order"]}, ["No letter came from topic 'order'; did you mean 'orders'?"]),
-        ({"sources": ["orders"], "reason": "cup"}, []),
+        ({"sources": ["orders"], "reason": "cup"}, ["No letter has a reason with 'cup' in it."]),
+        ({"letters": ["0:1", "0:9", "1:2"], "reason": "mug"}, ["There is no letter at 0:9.", "There is no letter at 1:2."]),
+        ({"since": "2030-01-01"}, []),
     ],
 )
 def test_a_name_that_no_letter_has_may_have_meant_another(options: dict[str, Any], said: list[str]) -> None:
     letters = [letter(1), letter(2, exception="ValueError"), letter(3, exception=None)]
     assert list(LetterChoice.parse(**options).mistyped(letters)) == said
+    assert list(LetterChoice.parse(**{**options, "letters": None}).mistyped([])) == [], "there is nothing, whatever is asked for"
 
 
 @pytest.mark.parametrize("text", ["", "3", "a:3", "0:-1", "0:1:2"])
@@ -280,10 +283,15 @@ def test_a_mistyped_name_is_told_and_one_whose_letters_have_gone_back_is_none(br
     brokers.letter_without_value(brokers.job(), len(b"mug"))
     said = "No letter came from topic 'job'; did you mean 'jobs'?"
 
+    for options in (["--from", "job"], ["--exception", "nope"], ["--reason", "zzz"], ["--letter", "0:99"]):
+        codes = [brokers.redrive(*options).exit_code, brokers.show(*options).exit_code, brokers.show(*options, "-J").exit_code]
+        assert codes == [1, 1, 1], options
+    assert brokers.show("--since", "2090-01-01").exit_code == 0
     assert f"The options choose no letter; 1 letter could go back. {said}\n" in brokers.redrive("--from", "job").stderr
     assert f"% {said}\n% no letters\n" in brokers.show("--from", "job").stderr
     assert brokers.redrive("--from", "jobs").exit_code == 0
     again = brokers.redrive("--from", "jobs")
+    assert (again.exit_code, brokers.show("--from", "jobs").exit_code) == (0, 0)
     assert ("There is nothing to write back." in again.stderr, "No letter" in again.stderr) == (True, False)
 
 

@@ -212,7 +212,7 @@ def ends_in(cluster: FakeCluster, partitions: list[TopicPartition]) -> dict[Topi
 
 
 @pytest.mark.parametrize(
-    ("lags", "cell", "complete"), [([6, 0], "6", True), ([6, None], ">=6", False), ([None], "None", False), ([], "None", True)]
+    ("lags", "cell", "complete"), [([6, 0], "6", True), ([6, None], ">=6", False), ([None], "None", False), ([], "None", False)]
 )
 def test_a_lag_that_is_not_known_everywhere_is_not_shown_as_if_it_were_all(
     lags: list[int | None], cell: str, complete: bool
@@ -293,6 +293,38 @@ def test_groups_of_kafka_streams_have_a_lag_too(cluster: ThreadedCluster) -> Non
     rows = [json.loads(line) for line in list_with_lag(cluster, "-J").stdout.splitlines()]
 
     assert [(row["type"], row["lag"], row["lag_is_complete"]) for row in rows] == [("streams", 2, True)] * 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "protocol", "complete"),
+    [("consumer", "consumer", False), ("share", "share", False), ("classic", "connect", True)],  # Connect has no lag at all
+)
+def test_a_group_that_exists_and_has_read_nothing_has_no_complete_lag(
+    cluster: ThreadedCluster, kind: str, protocol: str, complete: bool
+) -> None:
+    names = {"allowed": ("classic", "consumer"), "idle": (kind, protocol)}
+    listed = tuple(
+        ListedGroup(group_id=name, protocol_type=protocol, group_state="Empty", group_type=kind)
+        for name, (kind, protocol) in names.items()
+    )
+    answer = ListGroupsResponse(groups=listed)
+    cluster.call(lambda brokers: brokers.control(Api.LIST_GROUPS, lambda *_: answer, keep=True)).result()
+
+    rows = [json.loads(line) for line in list_with_lag(cluster, "-J").stdout.splitlines()]
+    cells = [line.split()[-1] for line in list_with_lag(cluster).stdout.splitlines()[1:]]
+
+    assert [(row["lag"], row["lag_is_complete"]) for row in rows] == [(2, True), (None, complete)]
+    assert cells == ["2", "-", "2" if complete else ">=2"]
+
+
+@pytest.mark.parametrize(("state", "told"), [("Stabel", "; did you mean 'Stable'?"), ("gone", "")])
+def test_a_state_that_no_group_can_have_is_refused(cluster: ThreadedCluster, state: str, told: str) -> None:
+    wrong = CliRunner().invoke(app, ["groups", "list", "-b", cluster.bootstrap, "--state", state])
+    right = CliRunner().invoke(app, ["groups", "list", "-b", cluster.bootstrap, "--state", "EMPTY", "-J"])
+    assert wrong.exit_code == 2
+    assert f"--state '{state}': expected one of Stable, Empty, " in " ".join(wrong.stderr.split())
+    assert told.split()[-1:] == [word for word in wrong.stderr.split() if word == "'Stable'?"]
+    assert len(right.stdout.splitlines()) == 2
 
 
 @pytest.mark.slow  # waits for some seconds
