@@ -21,11 +21,18 @@ SAME_REQUEST: Final = 1.0
 
 
 class Terminated(Exception):  # not an error: it shows how the program ended
-    """SIGTERM came, and the program has ended because of it."""
+    """SIGTERM came, or another signal that ends the program, and it has ended because of it. Its argument is the exit code."""
+
+    @property
+    def code(self) -> int:
+        """The exit code of a process that ended by this signal, as in shells."""
+        return int(self.args[0])
 
 
-async def until_terminated(main: Coroutine[Any, Any, T], gone: asyncio.Event | None = None) -> T:
+async def until_terminated(main: Coroutine[Any, Any, T], gone: asyncio.Event | None = None, *, hangup: bool = False) -> T:
     """Await ``main``; SIGTERM cancels it, and so does ``gone``. A second SIGTERM, a second later or more, ends the process at once.
+
+    ``hangup``: so does SIGHUP, which a terminal sends that goes away, unless ``nohup`` has it ignored.
 
     Raises ``Terminated`` if ``main`` has ended by that cancellation. Outside the main thread signals belong to other code, and
     this only awaits.
@@ -33,15 +40,17 @@ async def until_terminated(main: Coroutine[Any, Any, T], gone: asyncio.Event | N
     task = asyncio.ensure_future(main)
     loop = asyncio.get_running_loop()
     cancellations: dict[asyncio.Task[Any], int] | None = None
+    code = EXIT_CODE
 
-    def cancel() -> None:
-        nonlocal cancellations
+    def cancel(number: int = signal.SIGTERM) -> None:
+        nonlocal cancellations, code
         if cancellations is None:  # a second time, what ends in order would be cut short
+            code = 128 + number
             cancellations = {each: each.cancelling() for each in asyncio.all_tasks()}
             task.cancel()
 
     try:
-        before = signal.signal(signal.SIGTERM, _handler(lambda: loop.call_soon_threadsafe(cancel)))
+        before = _install(_handler(lambda number: loop.call_soon_threadsafe(cancel, number)), hangup=hangup)
     except ValueError:  # not the main thread
         return await task
     watching = asyncio.ensure_future(gone.wait()) if gone is not None else None
@@ -56,11 +65,21 @@ async def until_terminated(main: Coroutine[Any, Any, T], gone: asyncio.Event | N
     except asyncio.CancelledError:
         if cancellations is None:
             raise
-        raise Terminated from None
+        raise Terminated(code) from None
     finally:
         if watching is not None:
             watching.cancel()
-        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
+        for number, former in before.items():
+            signal.signal(number, signal.SIG_DFL if former is None else former)
+
+
+def _install(handler: Callable[[int, FrameType | None], None], *, hangup: bool) -> dict[int, Any]:
+    """Handle SIGTERM, and SIGHUP. Return what was there before. Raises ``ValueError`` outside the main thread."""
+    before: dict[int, Any] = {signal.SIGTERM: signal.signal(signal.SIGTERM, handler)}
+    number = getattr(signal, "SIGHUP", None)  # not on every system
+    if hangup and number is not None and signal.getsignal(number) is signal.SIG_DFL:
+        before[number] = signal.signal(number, handler)
+    return before
 
 
 async def _left(before: dict[asyncio.Task[Any], int]) -> None:
@@ -75,7 +94,7 @@ async def _left(before: dict[asyncio.Task[Any], int]) -> None:
         await asyncio.wait(leaving, timeout=PATIENCE)
 
 
-def _handler(cancel: Callable[[], object]) -> Callable[[int, FrameType | None], None]:
+def _handler(cancel: Callable[[int], object]) -> Callable[[int, FrameType | None], None]:
     """Return a handler that calls ``cancel`` for the first signal, and ends the process for one that comes later."""
     first_at: float | None = None
 
@@ -84,7 +103,7 @@ def _handler(cancel: Callable[[], object]) -> Callable[[int, FrameType | None], 
         now = time.monotonic()  # the event loop's clock may be a virtual one
         if first_at is None:
             first_at = now
-            cancel()
+            cancel(number)
         elif now - first_at >= SAME_REQUEST:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
@@ -106,6 +125,6 @@ def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None) -> T:
     with asyncio.Runner(debug=debug) as runner:
         try:
             return runner.run(until_terminated(main))
-        except Terminated:
-            pass
-    raise SystemExit(EXIT_CODE)
+        except Terminated as ended:
+            code = ended.code
+    raise SystemExit(code)

@@ -9,6 +9,7 @@ from contextlib import suppress
 import pytest
 
 from kafka_async import run
+from kafka_async.adapters.running import Terminated, until_terminated
 
 
 async def _value() -> int:
@@ -48,6 +49,32 @@ def test_sigterm_leaves_the_blocks_of_the_program_and_ends_it_with_143() -> None
         run(_leaves(seen))
     assert (ended.value.code, seen) == (143, ["left"])
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.mark.parametrize("ignored", [False, True], ids=["terminal", "nohup"])
+def test_a_terminal_that_goes_away_ends_a_command_in_order_unless_nohup_says_otherwise(ignored: bool) -> None:
+    async def program() -> str:
+        try:
+            os.kill(os.getpid(), signal.SIGHUP)
+            return await asyncio.wait_for(asyncio.Event().wait(), 0.05) and ""
+        except TimeoutError:
+            return "went on"
+        finally:
+            seen.append("left")
+
+    seen: list[str] = []
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
+    try:
+        if ignored:
+            assert asyncio.run(until_terminated(program(), hangup=True)) == "went on"
+        else:
+            with pytest.raises(Terminated) as ended:
+                asyncio.run(until_terminated(program(), hangup=True))
+            assert ended.value.code == 129
+        assert signal.getsignal(signal.SIGHUP) == (signal.SIG_IGN if ignored else signal.SIG_DFL)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert seen == ["left"]
 
 
 def test_a_sigterm_that_comes_twice_at_once_cuts_nothing_short() -> None:

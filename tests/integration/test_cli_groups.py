@@ -81,7 +81,11 @@ def test_several_topics_are_read_by_one_member(kafka44: KafkaCluster, group: str
     assert sorted(result.stdout.split()) == sorted([topics[0]] * 2 + [topics[1]] * 4)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
+    ids=["Ctrl-C", "SIGTERM", "SIGHUP"],
+)
 def test_an_interrupted_member_has_committed_what_it_wrote(
     kafka44: KafkaCluster, group: str, protocol: str, number: signal.Signals, code: int
 ) -> None:
@@ -97,6 +101,7 @@ def test_an_interrupted_member_has_committed_what_it_wrote(
         assert process.stderr.read() == ""
 
     assert kafka44.committed(group) == {(topic, 0): 20}
+    assert "No members." in run(kafka44, "groups", "describe", group).stdout, "its partitions do not wait for the session"
 
 
 def test_a_second_member_waits_for_its_share_and_ends_with_it(kafka44: KafkaCluster, group: str, protocol: str) -> None:

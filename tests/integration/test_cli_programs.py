@@ -46,7 +46,7 @@ def test_json_of_hostile_records_has_nothing_that_a_terminal_obeys(kafka44: Kafk
     assert json.loads(done.stdout)["payload"] == HOSTILE
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=["SIGTERM", "Ctrl-C", "SIGHUP"])
 def test_a_member_whose_output_nobody_reads_can_be_ended(kafka44: KafkaCluster, number: signal.Signals) -> None:
     """It commits nothing that was not written, and ends."""
     topic = new_topic(kafka44)

@@ -18,7 +18,7 @@ from attrs import define, field
 from typer.core import TyperCommand, TyperOption
 
 from ...errors import BrokerResponseError, ConsumerStoppedError, IllegalOperation, KafkaError
-from ..running import EXIT_CODE, Terminated, until_terminated
+from ..running import Terminated, until_terminated
 from .formats import Record, Writer, formatter, json_line, unescape
 from .launch import FAILED, USAGE_ERROR, drop_unwritten, to_stderr
 from .main import INTERRUPTED, let_interrupts_raise
@@ -242,7 +242,7 @@ def run(work: Coroutine[Any, Any, int | str | bytes], output: Output) -> NoRetur
     """
     try:
         let_interrupts_raise()
-        outcome = asyncio.run(until_terminated(work))
+        outcome = asyncio.run(until_terminated(work, hangup=True))
         if isinstance(outcome, str):
             sys.stdout.write(outcome)
         elif isinstance(outcome, bytes):
@@ -252,8 +252,8 @@ def run(work: Coroutine[Any, Any, int | str | bytes], output: Output) -> NoRetur
             sys.stdout.flush()
     except KeyboardInterrupt:  # asyncio.run has cancelled the work and waited until the consumer was stopped
         code = INTERRUPTED
-    except Terminated:
-        code = EXIT_CODE
+    except Terminated as ended:
+        code = ended.code
     except BrokenPipeError:  # the reader of our output has gone: nothing to complain about
         drop_unwritten()
         code = 0

@@ -545,7 +545,7 @@ def test_the_version_is_shown() -> None:
     assert result.stdout.startswith(f"kafka-async {kafka_async.__version__} (Python 3.")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=["SIGTERM", "Ctrl-C", "SIGHUP"])
 def test_a_command_whose_output_nobody_reads_can_be_ended(number: signal.Signals) -> None:
     with MockCluster() as cluster:
         cluster.create(TOPIC)

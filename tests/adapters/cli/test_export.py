@@ -411,7 +411,7 @@ def test_a_reader_that_goes_away_ends_it_without_a_word(brokers: str) -> None:
         assert process.stderr.read() == ""
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=["SIGTERM", "Ctrl-C", "SIGHUP"])
 def test_an_export_that_nobody_reads_can_be_ended(brokers: str, number: signal.Signals) -> None:
     with running(*command(brokers, "-", "--format", "ndjson")) as process:
         assert process.stdout is not None
@@ -424,7 +424,7 @@ def test_an_export_that_nobody_reads_can_be_ended(brokers: str, number: signal.S
         assert process.stderr.read() == ""
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=["SIGTERM", "Ctrl-C", "SIGHUP"])
 @pytest.mark.parametrize("arguments", [("parts/",), ("o.parquet", "--values", "json")], ids=["ranges", "fields"])
 def test_an_export_that_waits_for_offsets_can_be_ended(tmp_path: Path, number: signal.Signals, arguments: tuple[str, ...]) -> None:
     asked = threading.Event()

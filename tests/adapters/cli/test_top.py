@@ -447,7 +447,7 @@ def test_a_terminal_that_goes_away_ends_it(cluster: ThreadedCluster) -> None:
     with on_terminal(command(cluster)) as screen:
         screen.wait_for("billing")
         screen.process.send_signal(signal.SIGHUP)
-        assert screen.process.wait(PATIENCE) != 0
+        assert screen.process.wait(PATIENCE) == 129
 
 
 def test_within_tmux(cluster: ThreadedCluster) -> None:
