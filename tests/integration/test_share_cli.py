@@ -1,6 +1,7 @@
 """The command line with share groups on a real broker: reading, the group's settings, its lag, moving it."""
 
 import asyncio
+import time
 from typing import Any
 from uuid import uuid4
 
@@ -51,6 +52,20 @@ def test_records_are_accepted_released_and_rejected(kafka_share: KafkaCluster, t
     assert consume(kafka_share, topic, "--reject", "-c", "2") == [3, 4]
     assert consume(kafka_share, topic, "--accept", "--timeout", "2") == [5, 6, 7, 8, 9]
     assert lag(kafka_share, topic) == 0
+
+
+def test_a_group_that_gives_no_partitions_is_an_error_and_not_a_topic_without_records(kafka44: KafkaCluster) -> None:
+    """The broker cannot create the topic of share groups, whose replication factor is 3 by default."""
+    name = kafka44.create_topic(f"cli-{uuid4().hex[:8]}")
+
+    began = time.monotonic()
+    result = run(kafka44, "share", "consume", name, "-G", name, "--timeout", "1")
+
+    assert time.monotonic() - began < 25
+    assert (result.exit_code, result.stdout) == (1, "")
+    said = result.stderr.splitlines()
+    assert len([line for line in said if "share.coordinator.state.topic.replication.factor is 3" in line]) == 1
+    assert said[-1] == "kafka-async: the group has given us no partitions within 10 s"
 
 
 def test_a_group_is_listed_described_and_moved(kafka_share: KafkaCluster, topic: str) -> None:

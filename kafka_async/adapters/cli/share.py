@@ -1,14 +1,17 @@
 """The command ``kafka-async share consume``: reads as a member of a share group."""
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Annotated, Any, Final
 
 import typer
 
 from ...application.share.consumer import ShareConsumer
 from ...application.share.record import ShareRecord
+from ...errors import KafkaTimeoutError
 from ...model import ConsumerRecord
+from ...trace import counted
 from .consumer_options import BROKERS, Brokers, CommandConfig, Settings, consumer_options
 from .formats import CODES
 from .serdes import Serdes
@@ -33,6 +36,8 @@ app = new_app("Read as a member of a share group (Kafka 4.2 and later).")
 
 _WAIT: Final = 200
 """Milliseconds between two checks of ``--timeout``."""
+_FIRST: Final = 10.0
+"""Seconds that a group has at least to give its new member partitions, however short ``--timeout`` is: it may be a new one."""
 
 
 @app.callback()
@@ -52,7 +57,13 @@ def consume(
     count: Count = None,
     timeout: Annotated[
         float | None,
-        typer.Option("--timeout", metavar="SECONDS", min=0, help="Exit when no record has come for this many seconds."),
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            min=0,
+            help="Exit when no record has come for this many seconds. Until the group has given us partitions, it is 10 at least; "
+            "if it gives none, that is an error.",
+        ),
     ] = None,
     text: Layout = None,
     as_json: JsonRecords = False,
@@ -101,6 +112,14 @@ def consume(
     run(work(), output)
 
 
+@asynccontextmanager
+async def _started(consumer: ShareConsumer[Any, Any]) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        await consumer.stop()
+
+
 async def _copy(
     consumer: ShareConsumer[Any, Any],
     say: Callable[[ShareRecord[Any, Any]], None],
@@ -110,8 +129,11 @@ async def _copy(
     output: Output,
 ) -> int:
     written = 0
-    async with consumer:
-        output.show_outages()
+    output.show_outages()  # a start may have to wait, and the log says for what
+    await consumer.start(None if timeout is None else 1000 * max(timeout, _FIRST))
+    async with _started(consumer):
+        if timeout is not None and not consumer.statistics().assignment:
+            raise KafkaTimeoutError(f"the group has given us no partitions within {max(timeout, _FIRST):g} s")
         last = time.monotonic()
         while count is None or written < count:
             batch = await consumer.getmany(timeout_ms=_WAIT, max_records=None if count is None else count - written)
@@ -127,5 +149,5 @@ async def _copy(
         refused = [error for error in (await consumer.flush()).values() if error is not None]
         for error in refused:
             output.notify(f"not every acknowledgement was accepted: {error}")
-    output.notify(f"{written} records")
+    output.notify(counted(written, "record"))
     return 1 if refused else 0
