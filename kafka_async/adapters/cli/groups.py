@@ -23,8 +23,8 @@ from ..monitor.survey import layout_of
 from .consumer_options import Brokers, CommandConfig, Settings, admin_options
 from .done_maps import Committed, read_maps
 from .formats import json_row
-from .launch import to_stderr
-from .shell import AsJson, Debug, in_words, new_app, start
+from .launch import FAILED, to_stderr
+from .shell import AsJson, Debug, Output, encoded, in_words, new_app, run, start
 from .tables import AtLeast, printable, table
 
 app = new_app("List, describe and configure groups.")
@@ -358,14 +358,15 @@ def describe(
 ) -> None:
     """Show the members of groups, and their lag by partition."""
     options = admin_options(brokers, config, settings)
+    output = Output(debug=debug)
 
-    async def work() -> str | bytes:
+    async def work() -> int:
         found: list[tuple[Group, list[GroupProgress], Letters]] = []
         async with (
             Client.connect(ConsumerConfig.from_options(options), fail_fast=True) as client,
             KafkaConsumer(**options) as lookups,
         ):
-            groups = {name: await existing(Admin(client), name) for name in dict.fromkeys(names)}
+            groups, refused = await _described(Admin(client), dict.fromkeys(names))
             committed = {name: await Admin(client).committed(name) for name, group in groups.items() if group.kind != "share"}
             concerned = {name: offsets.keys() | groups[name].owned for name, offsets in committed.items()}
             # Of all at once: a silent leader is waited for once.
@@ -379,11 +380,26 @@ def describe(
                     rows = share_progress(await Admin(client).share_offsets(name))
                     what = f"where dead letters of group {name!r} go"
                     found.append((group, rows, await _letters_in_time(what, Admin(client).dead_letters(name))))
-        if as_json:
-            return b"".join(starmap(description_json, found))
-        return "\n".join(starmap(description, found))
+        await output.write(
+            b"".join(starmap(description_json, found)) if as_json else encoded("\n".join(starmap(description, found)))
+        )
+        for error in refused:
+            output.notify(f"kafka-async: {in_words(error)}")
+        return FAILED if refused else 0
 
-    start(work, debug)
+    run(work(), output)
+
+
+async def _described(admin: Admin, names: Iterable[str]) -> tuple[dict[str, Group], list[KafkaError]]:
+    """Describe groups. Return also what is wrong with those that do not exist, or may not be described: they cost no other."""
+    groups: dict[str, Group] = {}
+    refused: list[KafkaError] = []
+    for name in names:
+        try:
+            groups[name] = await existing(admin, name)
+        except (GroupIdNotFound, GroupAuthorizationFailedError) as error:
+            refused.append(error)
+    return groups, refused
 
 
 async def _letters_in_time(what: str, asked: Awaitable[DeadLetterTopic | None]) -> Letters:

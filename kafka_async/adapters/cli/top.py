@@ -74,6 +74,8 @@ def top(
     With --once or --for it is a check, too. Exit codes are those of Nagios: 0 all is well, 1 a warning, 2 something has stopped,
     stalled or cannot be read, 3 it cannot be told.
     """
+    if once and seconds is not None:
+        raise typer.BadParameter("--once and --for do not go together: one look knows no rates")
     options = admin_options(brokers, config, settings)
     output = Output(debug=debug, failed=UNKNOWN)
     plan = TopPlan(names=tuple(dict.fromkeys(groups or ())), as_json=as_json, seconds=0.0 if once else seconds)
@@ -104,17 +106,20 @@ async def _written(survey: Survey, plan: TopPlan, output: Output) -> int:
     if plan.seconds is None and plan.as_json:
         async for snapshot in survey.snapshots():
             await output.write(_document(snapshot, plan, survey.book.oldest))
-    snapshot = await _last(survey, plan.seconds or 0.0)
-    await output.write(_document(snapshot, plan, survey.book.oldest))
+    snapshot, topic = await _last(survey, plan.seconds or 0.0), survey.book.topic
+    if snapshot.groups or not (plan.names or topic):  # a table of nothing would head an error with OK
+        await output.write(_document(snapshot, plan, survey.book.oldest))
     for name in snapshot.missing:
         output.notify(f"kafka-async: {await no_such_group(survey.admin, name)}")
-    if snapshot.lacks_topic:
-        topic = str(survey.book.topic)
+    untold = () if snapshot.lacks_topic else _untold(snapshot, plan.names)
+    if topic is not None and snapshot.lacks_topic:
         output.notify(f"kafka-async: topic {topic!r} does not exist, or may not be described{did_you_mean(topic, survey.topics)}")
-    for name in untold(snapshot, plan.names) if not snapshot.lacks_topic else ():
-        where = f" in topic {survey.book.topic!r}" if survey.book.topic is not None else ""
+    elif topic is not None and not snapshot.groups and not plan.names:
+        output.notify(f"kafka-async: no group reads topic {topic!r}")
+    for name in untold:
+        where = f" in topic {topic!r}" if topic is not None else ""
         output.notify(f"kafka-async: nothing is known of group {name!r}{where}")
-    return exit_code(snapshot, plan.names)
+    return exit_code(snapshot, plan.names, topic)
 
 
 async def _last(survey: Survey, seconds: float) -> Snapshot:
@@ -138,18 +143,20 @@ def _document(snapshot: Snapshot, plan: TopPlan, oldest: float) -> bytes:
     return encoded(text_of(snapshot, detailed=bool(plan.names)))
 
 
-def exit_code(snapshot: Snapshot, names: Collection[str] = ()) -> int:
+def exit_code(snapshot: Snapshot, names: Collection[str] = (), topic: str | None = None) -> int:
     """Return the exit code of a check: 2 before 1 before 3 before 0, which is how bad they are.
 
-    ``names``: groups that were asked for. To be well, something has to be known of each of them.
+    ``names``: groups that were asked for. To be well, something has to be known of each of them. ``topic``: likewise, that some
+    group has to read.
     """
     codes = {group.status.exit_code for group in snapshot.groups}
-    if snapshot.missing or snapshot.lacks_topic or untold(snapshot, names) or not _answered(snapshot):
+    unread = topic is not None and not snapshot.groups
+    if snapshot.missing or snapshot.lacks_topic or unread or _untold(snapshot, names) or not _answered(snapshot):
         codes.add(UNKNOWN)
     return next((code for code in (2, 1, UNKNOWN) if code in codes), 0)
 
 
-def untold(snapshot: Snapshot, names: Collection[str]) -> list[str]:
+def _untold(snapshot: Snapshot, names: Collection[str]) -> list[str]:
     """Return of which of these groups nothing is known, although nobody says that they do not exist."""
     shown = {name: snapshot.find(name) for name in names if name not in snapshot.missing}
     return [name for name, group in shown.items() if group is None or (group.lag is None and group.status is Status.OK)]

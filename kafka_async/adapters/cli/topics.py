@@ -9,14 +9,14 @@ from attrs import frozen
 from ...application.consumer import KafkaConsumer
 from ...config import ConsumerConfig
 from ...config.spelling import did_you_mean
-from ...errors import UnknownTopicOrPartitionError
 from ...events import PartitionDescription, TopicDescription
 from ...model import TopicPartition
 from ..admin import EARLIEST, Client
 from .consumer_options import Brokers, CommandConfig, Settings, admin_options
 from .formats import json_row
 from .groups import ends_of
-from .shell import AsJson, Debug, new_app, start
+from .launch import FAILED
+from .shell import AsJson, Debug, Output, encoded, new_app, run, start
 from .tables import Cell, table
 
 app = new_app("List and describe topics.")
@@ -103,32 +103,33 @@ def describe(
     For each its leader, its replicas, its first offset and its end.
     """
     options = admin_options(brokers, config, settings)
+    output = Output(debug=debug)
 
-    async def work() -> str | bytes:
+    async def work() -> int:
         async with (
             Client.connect(ConsumerConfig.from_options(options), fail_fast=True) as client,
             KafkaConsumer[Any, Any](**options) as consumer,
         ):
-            rows = await describe_all(client, consumer, dict.fromkeys(names))
-        if as_json:
-            return b"".join(json_row(row.as_json()) for row in rows)
+            found = (await consumer.describe_topics(*names)).topics
+            rows = await describe_all(client, {name: found[name] for name in names if name in found})
+            absent = [name for name in dict.fromkeys(names) if name not in found]
+            known = await consumer.topics() if absent else ()
         header = ("TOPIC", "PARTITION", "LEADER", "REPLICAS", "IN-SYNC", "BEGIN", "END")
-        return table(header, [row.as_cells() for row in rows])
+        if rows:
+            text = (
+                b"".join(json_row(row.as_json()) for row in rows) if as_json else encoded(table(header, [*map(Row.as_cells, rows)]))
+            )
+            await output.write(text)
+        for name in absent:
+            output.notify(f"kafka-async: topic {name!r} does not exist{did_you_mean(name, known)}")
+        return FAILED if absent else 0
 
-    start(work, debug)
+    run(work(), output)
 
 
-async def describe_all(client: Client, consumer: KafkaConsumer[Any, Any], names: Iterable[str]) -> list[Row]:
-    """Return the partitions of topics. Says on stderr which leaders do not tell their offsets.
-
-    Raises ``UnknownTopicOrPartitionError`` that names the first topic that does not exist.
-    """
-    wanted = tuple(names)
-    found: Mapping[str, TopicDescription] = (await consumer.describe_topics(*wanted)).topics
-    for name in wanted:
-        if name not in found:
-            raise UnknownTopicOrPartitionError(f"topic {name!r} does not exist{did_you_mean(name, await consumer.topics())}")
-    led = [TopicPartition(name, part.partition) for name in wanted for part in found[name].partitions if part.leader is not None]
+async def describe_all(client: Client, found: Mapping[str, TopicDescription]) -> list[Row]:
+    """Return the partitions of topics. Says on stderr which leaders do not tell their offsets."""
+    led = [TopicPartition(name, part.partition) for name in found for part in found[name].partitions if part.leader is not None]
     ends = await ends_of(client, led)
     begins = await ends_of(client, ends.keys(), EARLIEST)  # a leader that does not answer is waited for once
     return [
@@ -138,6 +139,6 @@ async def describe_all(client: Client, consumer: KafkaConsumer[Any, Any], names:
             begin=begins.get(TopicPartition(name, part.partition)),
             end=ends.get(TopicPartition(name, part.partition)),
         )
-        for name in wanted
+        for name in found
         for part in sorted(found[name].partitions, key=lambda part: part.partition)
     ]

@@ -317,6 +317,23 @@ def test_a_group_that_exists_and_has_read_nothing_has_no_complete_lag(
     assert cells == ["2", "-", "2" if complete else ">=2"]
 
 
+@pytest.mark.parametrize("as_json", [[], ["-J"]])
+@pytest.mark.parametrize(("what", "there", "absent"), [("groups", "allowed", "alowed"), ("topics", "orders", "order")])
+def test_what_does_not_exist_hides_nothing_that_does(
+    cluster: ThreadedCluster, what: str, there: str, absent: str, as_json: list[str]
+) -> None:
+    command = [what, "describe", "-b", cluster.bootstrap, *as_json]
+    alone = CliRunner().invoke(app, [*command, there])
+    both = CliRunner().invoke(app, [*command, absent, there])
+    nothing = CliRunner().invoke(app, [*command, absent])
+
+    assert alone.stdout
+    assert (both.stdout, both.exit_code) == (alone.stdout, 1)
+    assert (nothing.stdout, nothing.exit_code) == ("", 1)
+    said = f"kafka-async: {what[:-1]} {absent!r} does not exist; did you mean {there!r}?\n"
+    assert both.stderr == nothing.stderr == said
+
+
 @pytest.mark.parametrize(("state", "told"), [("Stabel", "; did you mean 'Stable'?"), ("gone", "")])
 def test_a_state_that_no_group_can_have_is_refused(cluster: ThreadedCluster, state: str, told: str) -> None:
     wrong = CliRunner().invoke(app, ["groups", "list", "-b", cluster.bootstrap, "--state", state])

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -108,13 +108,17 @@ def test_a_broker_that_does_not_tell_where_logs_end_is_unknown_and_not_well(clus
 def test_a_group_of_which_nothing_is_known_is_not_well(cluster: ThreadedCluster, kind: str) -> None:
     protocol = "consumer" if kind == "classic" else kind
     listed = ListedGroup(group_id="idle", protocol_type=protocol, group_state="Empty", group_type="classic")
-    answer = ListGroupsResponse(groups=(listed,))
-    end = cluster.call(lambda brokers: brokers.control(Api.LIST_GROUPS, lambda *_: answer, keep=True)).result()
+
+    def arrange(brokers: Cluster) -> Callable[[], object]:
+        brokers.simulated.groups.moved["idle"] = 0
+        return brokers.control(Api.LIST_GROUPS, lambda broker, _: ListGroupsResponse(groups=() if broker else (listed,)), keep=True)
+
+    end = cluster.call(arrange).result()
     try:
         named, all_of_them = run(cluster, "--once", "-g", "idle"), run(cluster, "--once")
     finally:
         cluster.call(lambda _: end()).result()
-    assert (named.exit_code, all_of_them.exit_code) == (3, 3 if kind == "classic" else 0)
+    assert (named.exit_code, all_of_them.exit_code) == (3, 3 if kind == "classic" else 0), all_of_them.output
     assert ("nothing is known of group 'idle'" in named.stderr) == (kind == "connect")
     assert named.stdout.endswith("nothing committed\n") == (kind == "classic")
 
@@ -193,7 +197,21 @@ def test_looking_no_longer_than_the_usual_interval_is_still_two_polls(cluster: T
     ],
 )
 def test_a_name_that_is_mistyped_is_told(cluster: ThreadedCluster, arguments: list[str], said: str) -> None:
-    assert run(cluster, "--once", *arguments).stderr == f"kafka-async: {said}\n"
+    result = run(cluster, "--once", *arguments)
+    assert (result.stderr, result.stdout) == (f"kafka-async: {said}\n", ""), "no table of nothing that begins with OK"
+    assert result.exit_code == 3
+
+
+def test_a_topic_that_no_group_reads_is_not_well(cluster: ThreadedCluster) -> None:
+    cluster.call(lambda brokers: brokers.topic("unread", 1)).result()
+    result = run(cluster, "--once", "-t", "unread")
+    assert (result.exit_code, result.stdout, result.stderr) == (3, "", "kafka-async: no group reads topic 'unread'\n")
+
+
+def test_one_look_has_no_time_in_which_rates_are_counted(cluster: ThreadedCluster) -> None:
+    result = run(cluster, "--once", "--for", "3")
+    assert result.exit_code == 2
+    assert "--once and --for do not go together" in result.stderr
 
 
 def test_a_topic_that_does_not_exist_is_unknown_and_not_well(cluster: ThreadedCluster) -> None:
