@@ -234,9 +234,13 @@ def plural(count: int) -> str:
     return "" if count == 1 else "s"
 
 
-def counted(count: int, noun: str) -> str:
-    """Return ``1 broker`` or ``12,000 brokers``."""
-    return f"{count:,} {noun}{plural(count)}"
+_OF_ONE: Final = {"are": "is", "were": "was"}
+
+
+def counted(count: int, noun: str, verb: str = "") -> str:
+    """Return ``1 broker`` or ``12,000 brokers``. ``verb``: ``are`` or ``were``, which follows, as ``is`` or ``was`` after 1."""
+    said = f"{count:,} {noun}{plural(count)}"
+    return f"{said} {_OF_ONE[verb] if count == 1 else verb}" if verb else said
 
 
 def attempted(attempt: int, error: BaseException | None) -> str:

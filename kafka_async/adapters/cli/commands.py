@@ -12,6 +12,8 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from ...config.spelling import nearest
+
 MODULES: Final[Mapping[str, str]] = {
     "consume": "consume",
     "export": "export",
@@ -34,6 +36,11 @@ class _Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(MODULES)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in MODULES and (near := nearest(args[0], MODULES)) is not None:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {near!r}?")  # as Typer says it of commands that it has imported
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in MODULES:

@@ -20,10 +20,12 @@ from .shell import (
     Layout,
     NullAsText,
     Output,
+    PartitionIds,
     RegistryOptions,
     RegistryUrl,
     layout,
     new_app,
+    partition_ids,
     run,
 )
 
@@ -43,10 +45,7 @@ def consume(
         str | None,
         typer.Option("--group-protocol", metavar="PROTOCOL", help="Protocol of the group: auto (default), classic, consumer."),
     ] = None,
-    partitions: Annotated[
-        list[int] | None,
-        typer.Option("-p", "--partition", metavar="N", min=0, help="Partition to read; can be repeated. Default: all."),
-    ] = None,
+    partitions: PartitionIds = None,
     offsets: Annotated[
         list[str] | None,
         typer.Option(
@@ -106,11 +105,18 @@ def consume(
         reading = MemberSource(topics=topics, options=options)
     else:
         start = Start.parse("beginning" if offset is None else offset)
-        reading = Partitions(
-            topics=topics, partitions=tuple(dict.fromkeys(partitions or ())), start=start, until=until, options=options
-        )
+        reading = Partitions(topics=topics, partitions=tuple(partition_ids(partitions)), start=start, until=until, options=options)
     exit_at_end = exit_at_end or until is not None
     output = Output(debug=debug, quiet=quiet)
+
+    if (
+        group is None
+        and offset is None
+        and any(option_name(text.partition("=")[0]) == "auto_offset_reset" for text in settings or ())
+    ):
+        output.notify(
+            "% auto.offset.reset counts where offsets are gone; reading begins at the beginning, unless -o says otherwise"
+        )
 
     async def work() -> int:
         writer = write if serdes is None else serdes.open().writer(write, as_json=as_json)

@@ -21,6 +21,7 @@ from ...config import ConsumerConfig
 from ...config.spelling import did_you_mean
 from ...errors import DataLossError, IllegalStateError, KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 from ...model import OffsetAndMetadata, TopicPartition
+from ...trace import counted as counted_things
 from ..admin import Admin, Client
 from ..letters import DeadLetter, counted, headers_back, redrives
 from .consumer_options import Brokers, CommandConfig, Settings, admin_options
@@ -360,7 +361,7 @@ def _counted(shown: Sequence[DeadLetter], box: Letterbox, everything: bool) -> s
     notes = [
         f"{_letters(len(shown))}{f': {parts}' if parts else ''}",
         f"{gone} more have gone back (--all shows them)" if gone and not everything else "",
-        f"{box.strangers()} records are not dead letters" if box.strangers() else "",
+        f"{counted_things(box.strangers(), 'record', 'are')} not dead letters" if box.strangers() else "",
     ]
     return "% " + "; ".join(filter(None, notes))
 

@@ -17,7 +17,7 @@ from ...trace import counted
 from .consumer_options import BROKERS, Brokers, CommandConfig, Settings, consumer_options, content_of
 from .launch import on_disk, require
 from .serdes import NEEDED
-from .shell import Debug, Output, RegistryOptions, RegistryUrl, new_app, run
+from .shell import Debug, Output, PartitionIds, RegistryOptions, new_app, partition_ids, run
 
 if TYPE_CHECKING:
     from ..export.exporting import Folder, Written
@@ -72,10 +72,7 @@ def export(
         str,
         typer.Option("--late", metavar="SPAN", help="How far beyond a time of --until to look for earlier records, such as 10m."),
     ] = "0s",
-    partitions: Annotated[
-        list[int] | None,
-        typer.Option("-p", "--partition", metavar="N", min=0, help="Partition to read; can be repeated. Default: all."),
-    ] = None,
+    partitions: PartitionIds = None,
     values: Annotated[
         str | None,
         typer.Option(
@@ -95,7 +92,9 @@ def export(
     message: Annotated[
         str | None, typer.Option("--message", metavar="NAME", help="Protobuf: the full name of the message.")
     ] = None,
-    registry: RegistryUrl = None,
+    registry: Annotated[
+        str | None, typer.Option("-r", "--registry", metavar="URL", help="The schema registry for --values.")
+    ] = None,
     registry_options: RegistryOptions = None,
     timezone: Annotated[
         str | None, typer.Option("--timezone", metavar="ZONE", help="JSON: the zone of times that name none. Default: UTC.")
@@ -178,7 +177,7 @@ def export(
     reading = {name: each for name, each in of_values.items() if each is not None}
     reading["columns"] = None if columns is None else [name.strip() for name in columns.split(",")]
     reading["on_loss"] = on_loss
-    where = {"since": _offsets(since), "until": _offsets(until), "late": late, "partitions": partitions or None}
+    where = {"since": _offsets(since), "until": _offsets(until), "late": late, "partitions": partition_ids(partitions) or None}
     consumer = _consumer(settings, config, {"bootstrap_servers": brokers, "isolation_level": isolation})
     how = {"progress": not quiet and sys.stderr.isatty(), "processes": processes or 1}
     source = _Topic(topic=topic, where=where, reading=reading, how=how, consumer=consumer)
@@ -403,7 +402,7 @@ def _said(written: "Written") -> str:
     while size >= 1000 and unit < len(_UNITS) - 1:
         size, unit = size / 1000, unit + 1
     parts = f", {written.parts} parts" if written.parts > 1 else ""
-    before = f", {written.left_out} parts were there before" if written.left_out else ""
+    before = f", {counted(written.left_out, 'part', 'were')} there before" if written.left_out else ""
     amount = f" ({size:.{1 if unit else 0}f} {_UNITS[unit]})" if written.size else ""
     bad = f", {written.bad:,} of them could not be decoded: _corrupt_reason says why" if written.bad else ""
     return f"{counted(written.rows, 'record')}{amount}{parts}{before}{bad}"

@@ -1,5 +1,6 @@
 """The commands ``kafka-async groups``: which groups there are, their members, their lag."""
 
+import contextlib
 import random
 from collections.abc import Awaitable, Collection, Iterable, Mapping
 from functools import partial
@@ -15,9 +16,16 @@ from attrs import define, evolve, frozen
 from ...application.consumer import KafkaConsumer
 from ...config import ConsumerConfig
 from ...config.spelling import did_you_mean
-from ...errors import GroupAuthorizationFailedError, GroupIdNotFound, IllegalStateError, KafkaError, KafkaTimeoutError
+from ...errors import (
+    GroupAuthorizationFailedError,
+    GroupIdNotFound,
+    IllegalStateError,
+    InvalidConfigurationError,
+    KafkaError,
+    KafkaTimeoutError,
+)
 from ...model import IsolationLevel, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
-from ...trace import first_of, partition_names
+from ...trace import counted, first_of, partition_names
 from ..admin import LATEST, LETTERS_TO, Admin, Client, DeadLetterTopic, DescribedMember, Group, GroupListing, ShareOffset, batches
 from ..monitor.survey import layout_of
 from .consumer_options import Brokers, CommandConfig, Settings, admin_options
@@ -543,7 +551,7 @@ def delete(
                 raise IllegalStateError(refusal(group))
             if execute:
                 await admin.delete_group(name)
-        what = f"group {name!r} ({group.kind}, {offsets} committed offsets)"
+        what = f"group {name!r} ({group.kind}, {counted(offsets, 'committed offset')})"
         return f"Deleted {what}.\n" if execute else f"Dry run: nothing was deleted. --execute deletes {what}.\n"
 
     start(work, debug)
@@ -576,7 +584,9 @@ def configure(
 
     For example: kafka-async groups configure workers share.auto.offset.reset=earliest
 
-    Without SETTING=VALUE it shows all that the brokers know. For share groups: share.auto.offset.reset, share.isolation.level,
+    With SETTING=VALUE it shows these settings as they are then, without any all that the brokers know.
+
+    For share groups: share.auto.offset.reset, share.isolation.level,
     share.record.lock.duration.ms, share.delivery.count.limit, share.partition.max.record.locks, share.renew.acknowledge.enable,
     share.session.timeout.ms, share.heartbeat.interval.ms; for groups of consumers: consumer.session.timeout.ms,
     consumer.heartbeat.interval.ms.
@@ -596,7 +606,7 @@ def configure(
         async with Client.connect(ConsumerConfig.from_options(options), fail_fast=True) as client:
             admin = Admin(client)
             if wanted:
-                await admin.configure_group(name, wanted)
+                await _configure(admin, name, wanted)
             found = await _settings_with(admin, name, wanted)
             set_now = found | {key: (value, value is not None) for key, value in wanted.items()}
             letters: Letters = None
@@ -604,13 +614,26 @@ def configure(
                 letters = await _letters_in_time(f"whether letters can be written to {topic}", admin.letters_by(set_now))
         if isinstance(letters, DeadLetterTopic) and letters.problem is not None:
             to_stderr(f"{printable(f'kafka-async: no dead letters are written to {letters.name}: {letters.problem}')}\n")
+        found = {key: found[key] for key in sorted(found.keys() & wanted.keys() if wanted else found)}
         if as_json:
-            rows = [{"group": name, "setting": key, "value": value, "own": own} for key, (value, own) in sorted(found.items())]
+            rows = [{"group": name, "setting": key, "value": value, "own": own} for key, (value, own) in found.items()]
             return b"".join(map(json_row, rows))
-        lines = [(key, value, "group" if own else "default") for key, (value, own) in sorted(found.items())]
+        lines = [(key, value, "group" if own else "default") for key, (value, own) in found.items()]
         return table(("SETTING", "VALUE", "FROM"), lines)
 
     start(work, debug)
+
+
+async def _configure(admin: Admin, name: str, wanted: Mapping[str, str | None]) -> None:
+    """Change settings. An error about one that there is not says what it may have meant."""
+    try:
+        await admin.configure_group(name, wanted)
+    except InvalidConfigurationError as error:
+        known: Collection[str] = ()
+        with contextlib.suppress(KafkaError, TimeoutError), anyio.fail_after(_FOR_A_HINT):
+            known = await admin.group_settings(name)
+        hint = next((hint for key in wanted if known and key not in known and (hint := did_you_mean(key, known))), "")
+        raise InvalidConfigurationError(f"{in_words(error).rstrip('.')}{hint}") from error
 
 
 async def _settings_with(admin: Admin, name: str, wanted: Mapping[str, str | None]) -> dict[str, tuple[str | None, bool]]:

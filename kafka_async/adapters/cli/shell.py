@@ -7,6 +7,7 @@ written on a thread: a pipe without a reader would hold up the consumer and the 
 import asyncio
 import logging
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
@@ -48,6 +49,10 @@ def show_log(debug: bool) -> bool:
 Debug: TypeAlias = Annotated[bool, typer.Option("--debug", callback=show_log, is_eager=True, help="Show the log, and tracebacks.")]
 AsJson: TypeAlias = Annotated[bool, typer.Option("-J", "--json", help="Write one JSON object per line instead of a table.")]
 Count: TypeAlias = Annotated[int | None, typer.Option("-c", "--count", metavar="N", min=1, help="Exit after this many records.")]
+PartitionIds: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("-p", "--partition", metavar="N[,...]", help="Partition to read, or several; can be repeated. Default: all."),
+]
 Layout: TypeAlias = Annotated[
     str | None, typer.Option("-f", "--format", metavar="FORMAT", help="What to write for a record, with the codes below.")
 ]
@@ -87,7 +92,26 @@ class Command(TyperCommand):
         for option, times in Counter(self.make_parser(ctx).parse_args(args=list(args))[2]).items():
             if times > 1 and isinstance(option, TyperOption) and not (option.multiple or option.is_flag):
                 raise typer.BadParameter(f"{option.opts[0]} is given {times} times; it has one value")
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            error.message = _in_our_words(error.message)
+            raise
+
+
+_EXPECTED: Final = (
+    (r"Input should be a valid integer\b.*", "expected a whole number"),
+    (r"Input should be a valid number\b.*", "expected a number"),
+    (r"Input should be greater than or equal to (\S+)", r"expected \1 or more"),
+    (r"Input should be less than or equal to (\S+)", r"expected \1 or less"),
+)
+"""What newer releases of Typer say of a number, and how everything else here says it."""
+
+
+def _in_our_words(text: str) -> str:
+    for theirs, ours in _EXPECTED:
+        text = re.sub(theirs, ours, text)
+    return text
 
 
 class App(typer.Typer):
@@ -275,6 +299,14 @@ def natural(text: str) -> int:
     if not (text.isascii() and text.isdecimal()):
         raise ValueError(text)
     return int(text)
+
+
+def partition_ids(texts: Sequence[str] | None) -> list[int]:
+    """Return the partitions of ``-p``, each once. Raises ``typer.BadParameter``."""
+    try:
+        return list(dict.fromkeys(natural(each.strip()) for text in texts or () for each in text.split(",")))
+    except ValueError as error:
+        raise typer.BadParameter(f"-p {str(error)!r}: expected a partition such as 0, or several as in 0,1") from None
 
 
 def layout(text: str | None, as_json: bool, key_delimiter: str | None, delimiter: str, null: bytes) -> tuple[Writer, bytes]:

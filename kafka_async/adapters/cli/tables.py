@@ -10,8 +10,12 @@ from typing import Final, TypeAlias
 from rich.console import Console
 from rich.table import Table
 
-Cell: TypeAlias = str | int | None
+Cell: TypeAlias = "str | int | Figure | None"
 Rows: TypeAlias = Sequence[Sequence[Cell]]
+
+
+class Figure(str):
+    """A number, or a time, as text."""
 
 
 class AtLeast(int):
@@ -30,7 +34,7 @@ def table(columns: Sequence[str], rows: Rows) -> str:
     grid = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="bold")
     for index, name in enumerate(columns):
         kinds = {type(row[index]) for row in rows} - {type(None)}
-        grid.add_column(name, justify="right" if kinds and kinds <= {int, AtLeast} else "left", overflow="fold")
+        grid.add_column(name, justify="right" if kinds and kinds <= {int, AtLeast, Figure} else "left", overflow="fold")
     for row in rows:
         grid.add_row(*[_shown(cell) for cell in row])
     console = Console(highlight=False, markup=False, emoji=False)

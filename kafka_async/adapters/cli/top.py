@@ -24,7 +24,7 @@ from .groups import no_such_group
 from .painting import Painter, can_paint, painting
 from .screens import GROUPS, PARTITIONS, Action, Column, Screens, heading
 from .shell import AsJson, Debug, Output, encoded, new_app, run
-from .tables import printable, table
+from .tables import Figure, printable, table
 
 app = new_app()
 
@@ -178,7 +178,7 @@ def text_of(snapshot: Snapshot, *, detailed: bool = False) -> str:
 
 def _table(columns: Sequence[Column], rows: Sequence[GroupView | PartitionView]) -> str:
     titles = [column.title.strip() for column in columns]
-    return table(titles, [[column.cell(row) for column in columns] for row in rows])
+    return table(titles, [[column.cell(row) if column.left else Figure(column.cell(row)) for column in columns] for row in rows])
 
 
 @define(eq=False)

@@ -15,6 +15,7 @@ from attrs import define, field, frozen
 
 from ...errors import BrokerResponseError, KafkaError, KafkaTimeoutError
 from ...model import Node, OffsetAndMetadata, TopicPartition
+from ...trace import counted
 from ..admin import DescribedMember, Group, GroupListing, ShareOffset
 from .status import Status, worst
 from .times import EndTimes, Search
@@ -654,7 +655,7 @@ def _remarks(known: _Known, parts: Collection[PartitionView]) -> Iterator[str]:
     members = known.group.members if known.group is not None else ()
     idle = sum(not member.partitions for member in members)
     if idle and idle < len(members):
-        yield f"{idle} members without partitions"
+        yield f"{counted(idle, 'member')} without partitions"
     hour = sum(steps for _, steps in known.rebalances)
     if hour >= BOUNCING:
         yield f"{hour} rebalances in the last hour"

@@ -19,6 +19,7 @@ from uuid import UUID
 
 from attrs import define, field, frozen
 
+from ...trace import counted
 from . import rules
 from .status import Status
 
@@ -271,7 +272,7 @@ class Window:
         if seen.waiting is None:
             return self._unknown(seen)
         if seen.waiting <= self.allowed:
-            return Judgement(Status.OK, f"{seen.lost} records were deleted unread" if seen.lost else "")
+            return Judgement(Status.OK, _lost(seen) if seen.lost else "")
         if members.count == 0:
             verdict = self._without_members(now)
         elif members.rebalancing_since is not None and now - members.rebalancing_since > SESSION and self._is_quiet(now, SESSION):
@@ -280,7 +281,7 @@ class Window:
         else:
             verdict = self._with_members(now, members)
         if seen.lost and verdict.status.severity < Status.ERR.severity:
-            return Judgement(Status.ERR, f"{seen.lost} records were deleted unread")
+            return Judgement(Status.ERR, _lost(seen))
         return verdict
 
     def _unknown(self, seen: Seen) -> Judgement:
@@ -362,6 +363,10 @@ class Window:
             and bool(last.waiting)
             and all(sample.seen.committed == last.committed for sample in recent)
         )
+
+
+def _lost(seen: Seen) -> str:
+    return f"{counted(seen.lost, 'record', 'were')} deleted unread"
 
 
 def _left(before: _Sample | None, seen: Seen) -> int | None:

@@ -18,6 +18,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from ...config.spelling import did_you_mean
 from ...errors import KafkaConfigurationError
 
 HEADERS: Final = "headers"
@@ -61,7 +62,7 @@ def layout(
     chosen = {}
     for name in only:
         if name.lower() not in by_name:
-            raise KafkaConfigurationError(f"columns: {name!r} is not one of {', '.join(found)}")
+            raise KafkaConfigurationError(f"columns: {name!r} is not one of {', '.join(found)}{did_you_mean(name, found)}")
         chosen[by_name[name.lower()]] = found[by_name[name.lower()]]
     return chosen or found
 

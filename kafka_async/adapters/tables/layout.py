@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from ...application.reading.arrow import SCHEMA, array_of, record_batch, scalar_of
+from ...config.spelling import did_you_mean
 from ...errors import KafkaConfigurationError
 from ...records import Columns
 from ...values import evolve, frozen
@@ -62,7 +63,8 @@ class TableLayout:
         """Return a layout of only these columns, in this order. Raises ``KafkaConfigurationError`` for one that is not there."""
         chosen = tuple(names)
         if unknown := [name for name in chosen if name not in self.names]:
-            raise KafkaConfigurationError(f"columns: {unknown[0]!r} is not one of {', '.join(self.names)}")
+            near = did_you_mean(unknown[0], self.names)
+            raise KafkaConfigurationError(f"columns: {unknown[0]!r} is not one of {', '.join(self.names)}{near}")
         decoder = self.decoder
         if decoder is not None:
             fields = [name for name in chosen if name not in self.raw]

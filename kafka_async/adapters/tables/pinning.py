@@ -16,6 +16,7 @@ from ...errors import (
     UnknownTopicOrPartitionError,
 )
 from ...model import TopicPartition
+from ...trace import counted
 from ...values import define, field, frozen
 from ..ranges.offsets import LOOKS, SECOND_LOOK, Offsets, Ranges, below, names_of
 from ..ranges.planner import OffsetRange
@@ -295,9 +296,9 @@ class Pinning:
         if held:
             which = ", ".join(f"{count} of {tp}" for tp, count in sorted(held.items()))
             _log.warning(
-                "%d offsets are held back by transactions that are still open, and left out: %s; a later scan reads them once "
-                "they have ended, and isolation_level='read_uncommitted' reads them now",
-                sum(held.values()),
+                "%s held back by transactions that are still open, and left out: %s; a later scan reads what is there once "
+                "they have ended, and isolation_level='read_uncommitted' reads it now",
+                counted(sum(held.values()), "offset", "are"),
                 which,
             )
         kept = {tp: (start, max(start, min(end, stable[tp]))) for tp, (start, end) in ranges.items()}

@@ -207,8 +207,10 @@ def test_debug_shows_the_traceback(unused_tcp_port: int) -> None:
         (["-X", "check.crcs"], "expected option=value"),
         (["--isolation-level", "total"], "read_committed"),
         (["-b", "nowhere:port"], "is not an address"),
-        (["-c", "0"], "--count"),
-        (["-p", "x"], "--partition"),
+        (["-c", "0"], "'--count': expected 1 or more"),
+        (["-c", "x"], "'--count': expected a whole number"),
+        (["-p", "x"], "-p 'x': expected a partition such as 0, or several as in 0,1"),
+        (["-p", "0,-1"], "-p '-1': expected a partition"),
     ],
 )
 def test_wrong_usage_is_exit_code_2_and_says_what_was_expected(arguments: list[str], complaint: str) -> None:
@@ -217,6 +219,29 @@ def test_wrong_usage_is_exit_code_2_and_says_what_was_expected(arguments: list[s
     assert result.exit_code == 2
     assert complaint in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("consum", "consume"), ("topic", "topics"), ("xyz", None)])
+def test_a_command_that_is_mistyped_may_have_meant_another(typed: str, meant: str | None) -> None:
+    result = run(typed)
+    assert result.exit_code == 2
+    assert f"No such command '{typed}'." in result.stderr
+    assert ("Did you mean" in result.stderr) == (meant is not None)
+    assert meant is None or f"Did you mean '{meant}'?" in result.stderr
+
+
+def test_an_option_that_does_not_say_where_reading_begins_is_told(brokers: str) -> None:
+    """``auto.offset.reset=latest`` was taken without a word, and everything was written."""
+    command = ("consume", TOPIC, "-b", brokers, "-e", "-X", "auto.offset.reset=latest")
+    said = "% auto.offset.reset counts where offsets are gone; reading begins at the beginning, unless -o says otherwise\n"
+    assert said in run(*command).stderr
+    assert said not in run(*command, "-o", "end").stderr
+    assert run(*command, "-q").stderr == ""
+
+
+def test_partitions_may_be_given_in_one_text(brokers: str) -> None:
+    command = ("consume", TOPIC, "-b", brokers, "-e", "-q", "-f", r"%p/%o\n")
+    assert sorted(run(*command, "-p", "0,1").stdout) == sorted(run(*command, "-p", "0", "-p", "1", "-p", "0").stdout)
 
 
 @pytest.mark.parametrize("command", [("consume",), ("share", "consume")], ids=" ".join)

@@ -178,6 +178,8 @@ def test_texts_and_columns_and_compression(brokers: str, tmp_path: Path) -> None
         (["-o", "o.csv", "--registry-option", "a=b"], "--registry-option needs -r"),
         (["-o", "o.csv", "-X", "group.id=g"], "group_id: an export joins no group and commits nothing"),
         (["-o", "o.csv", "--columns", "nothing"], "--columns: 'nothing' is not one of"),
+        (["-o", "o.csv", "--columns", "ofset"], "headers; did you mean 'offset'?"),
+        (["-o", "o.csv", "-p", "0;1"], "-p '0;1': expected a partition such as 0, or several as in 0,1"),
         (["-o", "o.csv", "--on-loss", "pass"], "--on-loss 'pass': expected 'raise' or 'skip'"),
         (["-o", "o.csv", "--late", "5"], "--late"),
         (["-o", "o.csv", "--values", "protobuf", "--schema", "x"], "--schema needs --message, the full name of the message"),

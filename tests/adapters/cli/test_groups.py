@@ -569,6 +569,21 @@ def test_settings_are_shown_once_a_broker_has_taken_the_change_over(
     assert rows[LETTERS] == (value, own)
 
 
+def test_what_was_changed_is_shown_and_without_a_change_everything(cluster: ThreadedCluster) -> None:
+    one, two = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+    changed = configure(cluster, f"{one}=50000", f"{two}=4000")
+    everything = configure(cluster)
+
+    assert [json.loads(line)["setting"] for line in changed.stdout.splitlines()] == [two, one]
+    assert len(everything.stdout.splitlines()) > 2
+
+
+def test_a_setting_that_there_is_not_may_have_meant_another(cluster: ThreadedCluster) -> None:
+    result = configure(cluster, "consumer.session.timout.ms=50000")
+    assert result.exit_code == 1
+    assert result.stderr.endswith("; did you mean 'consumer.session.timeout.ms'?\n")
+
+
 @pytest.mark.slow  # waits for some seconds
 def test_a_change_that_no_broker_tells_is_not_shown_without_a_word(cluster: ThreadedCluster) -> None:
     settings_of_before(cluster, 1000)

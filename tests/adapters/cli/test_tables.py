@@ -2,7 +2,7 @@ import pytest
 
 pytest.importorskip("rich")
 
-from kafka_async.adapters.cli.tables import AtLeast, printable, table
+from kafka_async.adapters.cli.tables import AtLeast, Figure, printable, table
 
 
 def test_columns_are_aligned_and_numbers_stand_on_the_right() -> None:
@@ -25,6 +25,10 @@ def test_a_number_that_may_be_larger_stands_on_the_right_as_others_do() -> None:
         "a       1000",
         "b        >=5",
     ]
+
+
+def test_a_figure_stands_on_the_right_as_numbers_do() -> None:
+    assert table(("LAG", "X"), [(Figure("1,000"), "a"), (Figure("?"), "b")]) == "  LAG   X\n1,000   a\n    ?   b\n"
 
 
 def test_a_row_for_a_pipe_is_one_line_however_long() -> None:
