@@ -18,7 +18,7 @@ from .book import Book
 from .status import Status, worst
 from .survey import Survey
 from .times import Age, Certainty
-from .views import BrokerView, ClusterOverview, GroupView, MemberView, PartitionView, Snapshot
+from .views import BrokerView, ClusterOverview, GroupView, Heard, MemberView, PartitionView, Snapshot
 
 __all__ = [
     "Age",
@@ -27,6 +27,7 @@ __all__ = [
     "Certainty",
     "ClusterOverview",
     "GroupView",
+    "Heard",
     "MemberView",
     "PartitionView",
     "Snapshot",

@@ -19,7 +19,7 @@ from ...trace import counted
 from ..admin import DescribedMember, Group, GroupListing, ShareOffset
 from .status import Status, worst
 from .times import EndTimes, Search
-from .views import TOO_OLD, BrokerView, ClusterOverview, GroupView, MemberView, PartitionView, Snapshot
+from .views import TOO_OLD, BrokerView, ClusterOverview, GroupView, Heard, MemberView, PartitionView, Snapshot
 from .window import GAP, INTERVALS, SETTLED, Judgement, Members, Seen, Window
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata | ShareOffset | KafkaError]
@@ -78,9 +78,7 @@ class _Known:
     """What is known of a group."""
 
     listing: GroupListing
-    listed_at: float
-    members_at: float | None = None
-    """When its members were told."""
+    heard: Heard
     group: Group | None = None
     offsets: Offsets = field(factory=dict)
     taken_at: float | None = None
@@ -379,14 +377,13 @@ class Book:
         name = listing.group_id
         known = self._groups.get(name)
         if known is None or known.listing.kind != listing.kind:
-            known = self._groups[name] = _Known(listing, now)
-        before, known.listing, known.listed_at = known.group, listing, now
+            known = self._groups[name] = _Known(listing, Heard(now))
+        before, known.listing = known.group, listing
         group, offsets = poll.groups.get(name), poll.offsets.get(name)
         self._note_state(now, known, group.state if isinstance(group, Group) else "")
         if not known.idle and (offsets is None or isinstance(offsets, KafkaTimeoutError)):
             known.waited = min(known.waited + 1, _MOST_WAITED)
-        if isinstance(group, Group) or known.is_empty:
-            known.members_at = now
+        known.heard = Heard(now, now if isinstance(group, Group) or known.is_empty else known.heard.members_at)
         if group is None and offsets is None:
             return  # it was not asked
         known.problem = next((each for each in (offsets, group) if isinstance(each, KafkaError)), None)
@@ -532,8 +529,7 @@ class Book:
             rebalances=known.rebalanced,
             rebalances_hour=sum(steps for _, steps in known.rebalances),
             taken_at=known.taken_at,
-            listed_at=known.listed_at,
-            members_at=known.members_at,
+            heard=known.heard,
             now=now,
             history=tuple(known.history),
         )

@@ -109,6 +109,16 @@ class MemberView:
         }
 
 
+@frozen
+class Heard:
+    """When brokers last told of a group, on the clock of the polls."""
+
+    listed_at: float
+    """Its state."""
+    members_at: float | None = None
+    """Its members; ``None``: never."""
+
+
 @frozen(kw_only=True)
 class GroupView:
     """A group."""
@@ -132,10 +142,7 @@ class GroupView:
     """How many of them in the last hour."""
     taken_at: float | None
     """When a broker last told how far it is, on the clock of the polls; ``None``: never."""
-    listed_at: float
-    """When a broker last told its state."""
-    members_at: float | None
-    """When a broker last told its members; ``None``: never."""
+    heard: Heard
     now: float
     """When this was put together, on the same clock."""
     history: tuple[int, ...] = ()
@@ -198,14 +205,14 @@ class GroupView:
         """
         late = self._is_late(self.taken_at, oldest)
         old = [late or self._is_late(part.taken_at, oldest) for part in self.partitions]
-        nobody = self._is_late(self.members_at, oldest)
+        nobody = self._is_late(self.heard.members_at, oldest)
         parts = [part.without_numbers() if is_old else part for part, is_old in zip(self.partitions, old, strict=True)]
         parts = [evolve(part, owner=None) for part in parts] if nobody else parts
         lags = [part.lag for part in parts if part.lag is not None]
         told = TOO_OLD in self.notes or self.taken_at is None
         return evolve(
             self,
-            state="" if self._is_late(self.listed_at, oldest) else self.state,
+            state="" if self._is_late(self.heard.listed_at, oldest) else self.state,
             status=Status.UNKNOWN if late else worst((self.status, Status.UNKNOWN)) if any(old) else self.status,
             notes=(*self.notes, TOO_OLD) if late and not told else self.notes,
             members=None if nobody else self.members,

@@ -296,8 +296,8 @@ class Pinning:
         if held:
             which = ", ".join(f"{count} of {tp}" for tp, count in sorted(held.items()))
             _log.warning(
-                "%s held back by transactions that are still open, and left out: %s; a later scan reads what is there once "
-                "they have ended, and isolation_level='read_uncommitted' reads it now",
+                "%s held back by transactions that are still open, and left out: %s; a later scan reads them once "
+                "they have ended, and isolation_level='read_uncommitted' reads them now",
                 counted(sum(held.values()), "offset", "are"),
                 which,
             )

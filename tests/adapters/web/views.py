@@ -3,7 +3,17 @@
 from typing import Any
 
 from kafka_async import TopicPartition
-from kafka_async.adapters.monitor import Age, BrokerView, ClusterOverview, GroupView, MemberView, PartitionView, Snapshot, Status
+from kafka_async.adapters.monitor import (
+    Age,
+    BrokerView,
+    ClusterOverview,
+    GroupView,
+    Heard,
+    MemberView,
+    PartitionView,
+    Snapshot,
+    Status,
+)
 
 OWNER = "worker@10.0.0.1"
 
@@ -40,8 +50,7 @@ def group(name: str, *parts: PartitionView, status: Status = Status.OK, **more: 
         "rebalances": 0,
         "rebalances_hour": 0,
         "taken_at": 100.0,
-        "listed_at": 100.0,
-        "members_at": 100.0,
+        "heard": Heard(100.0, 100.0),
         "now": 100.0,
         "history": (1, 5, 9),
     }
