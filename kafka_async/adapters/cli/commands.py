@@ -38,7 +38,8 @@ class _Commands(TyperGroup):
         return list(MODULES)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args and args[0] not in MODULES and (near := nearest(args[0], MODULES)) is not None:
+        completing = ctx.resilient_parsing  # a shell asks what might come next, and an error would end in its line
+        if args and args[0] not in MODULES and not completing and (near := nearest(args[0], MODULES)) is not None:
             ctx.fail(f"No such command {args[0]!r}. Did you mean {near!r}?")  # as Typer says it of commands that it has imported
         return super().resolve_command(ctx, args)
 

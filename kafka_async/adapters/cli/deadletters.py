@@ -334,7 +334,7 @@ def show(
             output.notify(f"% {sentence}")
         output.notify(_counted([letter for letter, _ in shown], box, everything))
         if shown:
-            await output.write(b"".join(json_row(_as_json(*each)) for each in shown) if as_json else encoded(_as_table(shown)))
+            await output.show(b"".join(json_row(_as_json(*each)) for each in shown) if as_json else encoded(_as_table(shown)))
         return FAILED if mistyped else 0
 
     run(work(), output)
@@ -731,7 +731,7 @@ def redrive(
         output.notify(summary(wanted, outcome))
         rows = _by_destination(wanted, outcome)
         if rows:
-            await output.write(b"".join(map(json_row, rows)) if as_json else encoded(_destinations_table(rows)))
+            await output.show(b"".join(map(json_row, rows)) if as_json else encoded(_destinations_table(rows)))
         unwritten = wanted.library is not None and len(outcome.done) < len(outcome.plan.going)
         return FAILED if unwritten or any(wanted.choice.mistyped(outcome.plan.box.letters)) else 0
 

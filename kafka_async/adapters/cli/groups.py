@@ -388,11 +388,11 @@ def describe(
                     rows = share_progress(await Admin(client).share_offsets(name))
                     what = f"where dead letters of group {name!r} go"
                     found.append((group, rows, await _letters_in_time(what, Admin(client).dead_letters(name))))
-        await output.write(
-            b"".join(starmap(description_json, found)) if as_json else encoded("\n".join(starmap(description, found)))
-        )
         for error in refused:
             output.notify(f"kafka-async: {in_words(error)}")
+        await output.show(
+            b"".join(starmap(description_json, found)) if as_json else encoded("\n".join(starmap(description, found)))
+        )
         return FAILED if refused else 0
 
     run(work(), output)

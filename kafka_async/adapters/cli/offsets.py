@@ -26,7 +26,6 @@ from .copying import find_partitions, moment
 from .done_maps import Committed, maps_of, read_maps
 from .formats import json_row
 from .groups import GroupProgress, ends_of, existing, names_of, progress, refusal, share_progress, share_table
-from .launch import drop_unwritten
 from .shell import AsJson, Debug, Output, encoded, in_words, natural, new_app, run, start
 from .tables import table
 
@@ -539,10 +538,7 @@ async def _told(outcome: MovesMade, said: str, output: Output, *, group: str, co
     if not outcome.former:
         return shown
     if outcome.moves:
-        try:
-            await output.write(shown if isinstance(shown, bytes) else encoded(shown))
-        except BrokenPipeError:  # whoever does not read this is to learn of the error all the same
-            drop_unwritten()
+        await output.show(shown if isinstance(shown, bytes) else encoded(shown))
     raise IllegalStateError(
         f"{names_of(outcome.former)}: deleted and created again meanwhile; the group has no new offset there, or, before Kafka "
         "4.1, one that was meant for the former topic"

@@ -313,8 +313,8 @@ def heading(snapshot: Snapshot, *, paused: bool = False) -> Text:
     brokers = counted(len(cluster.brokers), "broker") + (f" ({', '.join(late)})" if late else "")
     odd = f", {counted(len(cluster.leaderless), 'partition')} without a leader" if cluster.leaderless else ""
     name = printable(cluster.cluster_id or "?")
-    groups = counted(len(snapshot.groups), "group")
-    text = f" kafka-async top   {name:.22}, {brokers}{odd}   {groups}: {summary(snapshot.groups)}"
+    state = summary(snapshot.groups) if snapshot.groups or not late else Status.UNKNOWN.value
+    text = f" kafka-async top   {name:.22}, {brokers}{odd}   {counted(len(snapshot.groups), 'group')}: {state}"
     return Text(text + ("   PAUSED" if paused else ""), style="bold")
 
 

@@ -168,6 +168,13 @@ class Output:
         if data:
             await self.do(_write, data)
 
+    async def show(self, data: bytes) -> None:
+        """Write ``data``, after which the command ends with a code of its own: that one stands even if nobody reads this."""
+        try:
+            await self.write(data)
+        except BrokenPipeError:
+            drop_unwritten()
+
     async def do(self, work: Callable[..., T], *arguments: Any) -> T:
         """Return what ``work`` returns, which may wait for readers and networks. It is done on the thread that writes.
 

@@ -17,7 +17,7 @@ from ...config import ConsumerConfig
 from ...config.spelling import did_you_mean
 from ...errors import KafkaError
 from ..admin import Admin, Client
-from ..monitor import Book, GroupView, PartitionView, Snapshot, Status, Survey
+from ..monitor import Book, BrokerView, GroupView, PartitionView, Snapshot, Status, Survey
 from .consumer_options import Brokers, CommandConfig, Settings, admin_options
 from .formats import json_row
 from .groups import no_such_group
@@ -105,20 +105,22 @@ async def _written(survey: Survey, plan: TopPlan, output: Output) -> int:
     """Write what polls have found, as JSON or as a table; return the exit code."""
     if plan.seconds is None and plan.as_json:
         async for snapshot in survey.snapshots():
-            await output.write(_document(snapshot, plan, survey.book.oldest))
+            await output.write(_document(snapshot, plan))
     snapshot, topic = await _last(survey, plan.seconds or 0.0), survey.book.topic
-    if snapshot.groups or not (plan.names or topic):  # a table of nothing would head an error with OK
-        await output.write(_document(snapshot, plan, survey.book.oldest))
+    if silent := [broker for broker in snapshot.cluster.brokers if broker.note]:
+        output.notify(f"kafka-async: {_who_is_silent(silent)}")
     for name in snapshot.missing:
         output.notify(f"kafka-async: {await no_such_group(survey.admin, name)}")
     untold = () if snapshot.lacks_topic else _untold(snapshot, plan.names)
     if topic is not None and snapshot.lacks_topic:
         output.notify(f"kafka-async: topic {topic!r} does not exist, or may not be described{did_you_mean(topic, survey.topics)}")
-    elif topic is not None and not snapshot.groups and not plan.names:
+    elif topic is not None and not snapshot.groups and not plan.names and not silent:  # one of theirs may read it
         output.notify(f"kafka-async: no group reads topic {topic!r}")
     for name in untold:
         where = f" in topic {topic!r}" if topic is not None else ""
         output.notify(f"kafka-async: nothing is known of group {name!r}{where}")
+    if snapshot.groups or not (plan.names or topic):  # a table of nothing would head an error with OK
+        await output.show(_document(snapshot, plan))
     return exit_code(snapshot, plan.names, topic)
 
 
@@ -137,9 +139,16 @@ async def _last(survey: Survey, seconds: float) -> Snapshot:
         await anyio.sleep(max(0.0, min(began + survey.book.interval, until) - clock()))
 
 
-def _document(snapshot: Snapshot, plan: TopPlan, oldest: float) -> bytes:
+def _who_is_silent(brokers: Collection[BrokerView]) -> str:
+    """Return which brokers have not told about their groups, and what the first of them said in place of it."""
+    numbers = [broker.node_id for broker in brokers]
+    who = f"broker {numbers[0]} does" if len(numbers) == 1 else f"brokers {', '.join(map(str, numbers))} do"
+    return f"{who} not tell of groups: {next(broker.note for broker in brokers)}"
+
+
+def _document(snapshot: Snapshot, plan: TopPlan) -> bytes:
     if plan.as_json:
-        return b"".join(json_row(group.as_json()) for group in snapshot.known(0.0, oldest).groups)
+        return b"".join(json_row(group.as_json()) for group in snapshot.known().groups)
     return encoded(text_of(snapshot, detailed=bool(plan.names)))
 
 

@@ -115,13 +115,13 @@ def describe(
             absent = [name for name in dict.fromkeys(names) if name not in found]
             known = await consumer.topics() if absent else ()
         header = ("TOPIC", "PARTITION", "LEADER", "REPLICAS", "IN-SYNC", "BEGIN", "END")
+        for name in absent:
+            output.notify(f"kafka-async: topic {name!r} does not exist{did_you_mean(name, known)}")
         if rows:
             text = (
                 b"".join(json_row(row.as_json()) for row in rows) if as_json else encoded(table(header, [*map(Row.as_cells, rows)]))
             )
-            await output.write(text)
-        for name in absent:
-            output.notify(f"kafka-async: topic {name!r} does not exist{did_you_mean(name, known)}")
+            await output.show(text)
         return FAILED if absent else 0
 
     run(work(), output)

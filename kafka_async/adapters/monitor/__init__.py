@@ -18,9 +18,10 @@ from .book import Book
 from .status import Status, worst
 from .survey import Survey
 from .times import Age, Certainty
-from .views import BrokerView, ClusterOverview, GroupView, Heard, MemberView, PartitionView, Snapshot
+from .views import TOO_OLD, BrokerView, ClusterOverview, GroupView, Heard, MemberView, PartitionView, Snapshot
 
 __all__ = [
+    "TOO_OLD",
     "Age",
     "Book",
     "BrokerView",

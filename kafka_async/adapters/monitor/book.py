@@ -209,14 +209,18 @@ class Book:
     """When each broker last listed its groups."""
     _notes: dict[int, str] = field(factory=dict)
     """What each broker said in place of it, of those that were asked in the last poll."""
+    _polls: "deque[float]" = field(factory=lambda: deque(maxlen=GAP + 1))
+    """When the last polls ended."""
     _number: int = 0
     _errors: int = 0
     _rates_since: float = float("-inf")
 
-    @property
-    def oldest(self) -> float:
-        """Seconds after which what was told is not known any more."""
-        return GAP * self.interval
+    def oldest(self, now: float) -> float:
+        """Return the seconds after which what was told is not known any more: three polls, however long these took.
+
+        A group may wait for its turn while its broker gets through others, and polls may take longer than an interval.
+        """
+        return max(GAP * self.interval, now - self._polls[0] if self._polls else 0.0)
 
     # --- what to ask -----------------------------------------------------------------------------------------------------------
 
@@ -348,6 +352,7 @@ class Book:
     def take(self, now: float, poll: Findings) -> None:
         """Take what a poll found. ``now``: when it ended."""
         self._number += 1
+        self._polls.append(now)
         self._logs.take(now, poll)
         self._errors += sum(
             isinstance(each, KafkaError)
@@ -420,7 +425,8 @@ class Book:
         share = known.listing.kind == "share"
         owned = known.owned
         wanted = self._wanted(known, owned)
-        between, known.waited = self.interval * (1 + known.waited), 0  # to wait for one's turn is no gap
+        between = max(self.interval, poll.seconds) * (1 + known.waited)  # a long poll is no gap, nor is it to wait for one's turn
+        known.waited = 0
         for part in known.windows.keys() - wanted:
             if known.windows[part].is_over:
                 del known.windows[part]
@@ -468,6 +474,7 @@ class Book:
             groups=tuple(sorted(shown, key=lambda view: (*(-each for each in view.trouble), view.name))),
             cluster=self._cluster(now, poll),
             poll_seconds=poll.seconds,
+            oldest=self.oldest(now),
             errors=self._errors,
             missing=poll.missing,
             lacks_topic=self.topic is not None and self.topic not in poll.layout.topics,
@@ -481,7 +488,7 @@ class Book:
         return self.topic is not None and known.taken_at is not None and not (known.problem is not None and self._late(now, known))
 
     def _late(self, now: float, known: _Known) -> bool:
-        return known.taken_at is None or now - known.taken_at > self.oldest
+        return known.taken_at is None or now - known.taken_at > self.oldest(now)
 
     def _cluster(self, now: float, poll: Findings) -> ClusterOverview:
         layout, leads = poll.layout, list(poll.layout.leaders.values())
@@ -553,7 +560,7 @@ class Book:
 
     def _partition(self, now: float, part: TopicPartition, window: Window, members: Members, owner: str | None) -> PartitionView:
         told = now - window.sampled_at
-        late = told > self.oldest
+        late = told > self.oldest(now)
         verdict = Judgement(Status.UNKNOWN, f"not told for {told:.0f} s") if late else window.judge(now, members)
         rates = window.rates(self._rates_since)
         last = window.last

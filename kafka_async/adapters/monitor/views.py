@@ -11,8 +11,11 @@ from attrs import evolve, frozen
 from ...model import TopicPartition
 from .status import Status, worst
 from .times import Age, Certainty
+from .window import GAP
 
 TOO_OLD: Final = "too old to tell"
+_LONG: Final = 5.0
+"""Seconds that a poll may take, however short the interval is: each broker that does not answer is waited for."""
 
 
 @frozen(kw_only=True)
@@ -199,7 +202,7 @@ class GroupView:
         return self.status.severity, self.age.seconds if self.age is not None else 0.0, self.lag or 0
 
     def known(self, oldest: float) -> "GroupView":
-        """Return what is known of it now: what nobody has told for more than ``oldest`` seconds is not.
+        """Return what was known of it then: what nobody had told for more than ``oldest`` seconds was not.
 
         For programs. People see the old values beside the status; a program takes a lag of 0 for one, and ends an alert.
         """
@@ -303,7 +306,7 @@ class ClusterOverview:
     """Whether it is what is so now. Otherwise it was, and nobody tells any more."""
 
     def known(self, oldest: float) -> "ClusterOverview":
-        """Return what is known of it now: what nobody has told for more than ``oldest`` seconds is not."""
+        """Return what was known of it then: what nobody had told for more than ``oldest`` seconds was not."""
         return evolve(self, told=self.overdue <= oldest)
 
     @property
@@ -334,6 +337,8 @@ class Snapshot:
     """The worst first."""
     cluster: ClusterOverview
     poll_seconds: float
+    oldest: float
+    """Seconds after which what was told is not known any more."""
     errors: int
     """What was refused or not answered since the start."""
     missing: tuple[str, ...] = ()
@@ -341,13 +346,24 @@ class Snapshot:
     lacks_topic: bool = False
     """The topic that was asked for does not exist, or may not be described."""
 
-    def known(self, age: float, oldest: float) -> "Snapshot":
-        """Return what is known of all this ``age`` seconds later: what nobody has told for more than ``oldest`` seconds is not."""
+    def known(self, age: float = 0.0) -> "Snapshot":
+        """Return what is known of all this ``age`` seconds later, in place of what was too old to tell already.
+
+        What waits for the next poll is not older than the poll makes it. But if that does not come, nothing is known any more.
+        """
         return evolve(
             self,
-            groups=tuple(evolve(group, now=group.now + age).known(oldest) for group in self.groups),
-            cluster=evolve(self.cluster, overdue=self.cluster.overdue + age).known(oldest),
+            groups=tuple(self.known_of(group, age) for group in self.groups),
+            cluster=self.cluster.known(self._bound(age)),
         )
+
+    def known_of(self, group: GroupView, age: float) -> GroupView:
+        """Return what is known of one of the groups ``age`` seconds later."""
+        return evolve(group.known(self._bound(age)), now=group.now + age)
+
+    def _bound(self, age: float) -> float:
+        """Return how old what was told may have been at the poll; nothing is young enough if the next one does not come."""
+        return self.oldest if age <= max(self.oldest, GAP * max(self.poll_seconds, _LONG)) else float("-inf")
 
     def counts(self) -> Mapping[Status, int]:
         """Return how many groups have each status, the worst first."""

@@ -9,16 +9,14 @@ from http import HTTPStatus
 from importlib.resources import files
 from typing import Any, Final
 
-from attrs import evolve, frozen
+from attrs import frozen
 
-from ..monitor import GroupView, Snapshot, Status
+from ..monitor import TOO_OLD, GroupView, Snapshot, Status
 from . import pages
 from .exposition import exposition
 from .messages import HTML, RefusedRequest, Reply, WebRequest, as_json
 from .prometheus import KIND
 
-INTERVALS: Final = 3
-"""Polls that may be missing before a number is too old for a program that acts on it."""
 _SCRIPT: Final = "text/javascript; charset=utf-8"
 _STYLE: Final = "text/css; charset=utf-8"
 _ICON: Final = (
@@ -115,8 +113,7 @@ class Site:
         """Return the lag for KEDA's metrics-api scaler. 0 scales to nothing, so what is not known is not a number at all."""
         target = _natural(request, "target", 0)
         group = self._known(group, seen)
-        age = group.age_seconds
-        if age is None or age > self._oldest:
+        if group.taken_at is None or TOO_OLD in group.notes:
             raise RefusedRequest(HTTPStatus.SERVICE_UNAVAILABLE, "the lag is too old to tell")
         if group.status is Status.UNKNOWN or group.lag is None or (group.lag == 0 and not group.complete):
             raise RefusedRequest(HTTPStatus.SERVICE_UNAVAILABLE, "the lag is not known")
@@ -130,18 +127,13 @@ class Site:
             found["scaled"] = min(group.lag, most)
         return as_json(found)
 
-    @property
-    def _oldest(self) -> float:
-        """Seconds after which a number is none of now, to a program."""
-        return INTERVALS * self.interval
-
     def _now(self, seen: LastSeen) -> Snapshot:
         """Return what is known now."""
-        return _snapshot(seen).known(seen.age, self._oldest)
+        return _snapshot(seen).known(seen.age)
 
     def _known(self, group: GroupView, seen: LastSeen) -> GroupView:
         """Return what is known of a group now."""
-        return evolve(group, now=group.now + seen.age).known(self._oldest)
+        return _snapshot(seen).known_of(group, seen.age)
 
     # --- events ----------------------------------------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from kafka_async.config import ConsumerConfig
 from kafka_async.errors import DataLossError, TopicAuthorizationFailedError
 from kafka_async.testing import HANG, Api, Cluster, ThreadedCluster
 from kafka_async.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from tests.adapters.cli.support import unread
 from tests.application.support import Consumer
 from tests.virtual import run_virtual
 
@@ -254,6 +255,18 @@ def test_a_letter_whose_record_cannot_be_read_stays_though_it_has_a_copy(brokers
     result = brokers.redrive()
     assert result.exit_code == 0, result.stderr
     assert brokers.back(3) == [(b"mug", BACK)] * 3
+
+
+@pytest.mark.brokers
+def test_letters_that_stay_are_an_error_even_if_nobody_reads_where_the_others_went(brokers: Brokers) -> None:
+    brokers.letter_of_broker(brokers.job(), copy=b"mug")
+    command = ["deadletters", "redrive", "dead", "-b", brokers.threaded.bootstrap, "--from", "jobs", "--exception", "nope"]
+
+    result = unread(command)
+    shown = unread(["deadletters", "show", *command[2:5], "--from", "jobs", "--from", "job"])
+
+    assert (result.returncode, shown.returncode) == (1, 1)
+    assert "No letter" in shown.stderr
 
 
 def test_a_copy_goes_back_in_place_of_the_record_of_another_topic(brokers: Brokers) -> None:

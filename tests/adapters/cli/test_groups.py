@@ -32,6 +32,7 @@ from kafka_async.wire.messages import (
     OffsetFetchResponseTopics,
 )
 from kafka_async.wire.messages.admin import ListedGroup, ListGroupsResponse
+from tests.adapters.cli.support import unread
 from tests.virtual import run_virtual
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -332,6 +333,18 @@ def test_what_does_not_exist_hides_nothing_that_does(
     assert (nothing.stdout, nothing.exit_code) == ("", 1)
     said = f"kafka-async: {what[:-1]} {absent!r} does not exist; did you mean {there!r}?\n"
     assert both.stderr == nothing.stderr == said
+
+
+@pytest.mark.brokers
+@pytest.mark.parametrize(("what", "there", "absent"), [("groups", "allowed", "alowed"), ("topics", "orders", "order")])
+def test_what_does_not_exist_is_an_error_even_if_nobody_reads_what_does(
+    cluster: ThreadedCluster, what: str, there: str, absent: str
+) -> None:
+    """As in a pipe to ``true``: it ended with 0, and without a word."""
+    result = unread([what, "describe", "-b", cluster.bootstrap, absent, there])
+    said = f"kafka-async: {what[:-1]} {absent!r} does not exist; did you mean {there!r}?\n"
+    assert (result.returncode, result.stderr) == (1, said)
+    assert unread([what, "describe", "-b", cluster.bootstrap, there]).returncode == 0
 
 
 @pytest.mark.parametrize(("state", "told"), [("Stabel", "; did you mean 'Stable'?"), ("gone", "")])

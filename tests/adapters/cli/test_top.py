@@ -29,6 +29,7 @@ from kafka_async.sync import KafkaConsumer
 from kafka_async.testing import HANG, Cluster, ThreadedCluster
 from kafka_async.wire import Api
 from kafka_async.wire.messages.admin import ListedGroup, ListGroupsResponse
+from tests.adapters.cli.support import unread
 
 pytestmark = pytest.mark.brokers
 
@@ -206,6 +207,32 @@ def test_a_topic_that_no_group_reads_is_not_well(cluster: ThreadedCluster) -> No
     cluster.call(lambda brokers: brokers.topic("unread", 1)).result()
     result = run(cluster, "--once", "-t", "unread")
     assert (result.exit_code, result.stdout, result.stderr) == (3, "", "kafka-async: no group reads topic 'unread'\n")
+
+
+@pytest.mark.parametrize("arguments", [["-t", "orders"], ["-g", "billing"], []], ids=" ".join)
+@pytest.mark.parametrize("as_json", [[], ["-J"]], ids=["table", "JSON"])
+def test_brokers_that_do_not_answer_are_told_and_nothing_is_said_of_what_only_they_know(
+    cluster: ThreadedCluster, arguments: list[str], as_json: list[str]
+) -> None:
+    end = cluster.call(lambda brokers: brokers.control(Api.LIST_GROUPS, lambda *_: HANG, keep=True)).result()
+    try:
+        result = run(cluster, "--once", "-i", "1", *as_json, *arguments)
+    finally:
+        cluster.call(lambda _: end()).result()
+    assert result.exit_code == 3
+    assert re.match(r"kafka-async: (brokers 0, 1, 2 do|broker \d does) not tell of groups: .* not answered", result.stderr), (
+        result.stderr
+    )
+    assert "no group reads" not in result.stderr
+    assert ("nothing is known of group 'billing'" in result.stderr) == ("-g" in arguments)
+    lines = result.stdout.splitlines()
+    assert "0 groups: UNKNOWN" in lines[0] if lines else as_json or arguments
+    assert "OK" not in result.stdout
+
+
+def test_a_check_that_nobody_reads_keeps_its_code_and_its_errors(cluster: ThreadedCluster) -> None:
+    result = unread(["top", "--once", "-b", cluster.bootstrap, "-g", "done", "-g", "typo"])
+    assert (result.returncode, result.stderr) == (3, "kafka-async: group 'typo' does not exist\n")
 
 
 def test_one_look_has_no_time_in_which_rates_are_counted(cluster: ThreadedCluster) -> None:

@@ -64,4 +64,6 @@ def snapshot(*groups: GroupView, number: int = 2, **more: Any) -> Snapshot:
     cluster = ClusterOverview(
         cluster_id="prod", controller=0, brokers=brokers, leaderless=(), under_replicated=(TopicPartition("jobs", 1),)
     )
-    return Snapshot(number=number, groups=groups, cluster=more.pop("cluster", cluster), poll_seconds=0.1, errors=0, **more)
+    return Snapshot(
+        number=number, groups=groups, cluster=more.pop("cluster", cluster), poll_seconds=0.1, oldest=15.0, errors=0, **more
+    )
