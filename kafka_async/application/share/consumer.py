@@ -185,8 +185,8 @@ class ShareConsumer(Generic[K, V]):
             raise
         parcel, alike = None, list[ShareRecord[K, V]]()
         for record in records:
-            if record._delivery is not parcel:  # neighbours were delivered together
-                parcel = record._delivery
+            if (delivery := record._delivery) is not parcel:  # neighbours were delivered together
+                parcel = delivery
                 alike = batch.setdefault(parcel.partition, [])
             alike.append(record)
         return batch
