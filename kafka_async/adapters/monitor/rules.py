@@ -6,7 +6,7 @@ Source: Burrow's ``core/internal/evaluator/caching.go``; its pull requests 338 (
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from attrs import frozen
 
@@ -58,7 +58,7 @@ def rewound(commits: Sequence[CommitSeen]) -> bool:
     """Return whether the first commit that is lower than the one before it has not been made up for."""
     for index, (before, after) in enumerate(pairwise(commits), 1):
         if after.offset < before.offset:
-            return not any(later.offset >= before.offset for later in commits[index:])
+            return not any(later.offset >= before.offset for later in islice(commits, index, None))  # a deque has no slices
     return False
 
 

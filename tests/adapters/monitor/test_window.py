@@ -139,6 +139,15 @@ def test_an_offset_that_goes_back_is_a_rewind_until_it_is_made_up_for() -> None:
     assert found[-1] is Status.OK
 
 
+def test_a_program_without_membership_that_goes_back_is_a_rewind_until_it_has_made_up_for_it() -> None:
+    before = [(offsets(1000 + place, 2000 + place), EMPTY) for place in range(7)]
+    back = [(offsets(place, 2010), EMPTY) for place in range(2)]
+    again = [(offsets(1500, 2010), EMPTY)]
+
+    found = statuses(*before, *back, *again)
+    assert found[-2:] == [Status.REWIND, Status.OK]
+
+
 def test_the_first_polls_are_no_reason_for_an_alarm_while_there_are_members() -> None:
     assert set(statuses(*((offsets(10, 10_000_000 + place), READ) for place in range(6)))) == {Status.OK}
 
