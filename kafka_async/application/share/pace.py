@@ -22,7 +22,10 @@ _FASTEST: Final = 1e-9
 
 @define(eq=False)
 class Measurements:
-    """Makes two figures of what records took: a careful one, and an average that pauses of the program do not spoil."""
+    """Makes two figures of what records took: a careful one, and an average that pauses of the program do not spoil.
+
+    A consumer has one, for its reads and for ``process``: what one of them forgets the other does not know either.
+    """
 
     demand: Demand = field(repr=False)
     _records: float = field(default=0.0, init=False)
@@ -34,8 +37,7 @@ class Measurements:
         if not records or (records < _RECORDS and seconds < _SECONDS):
             return False
         demand, seconds = self.demand, seconds / alongside
-        # What came before says nothing if records took longer than a pause, or if somebody else has forgotten it.
-        if seconds > 2 * _MOMENT or not demand.pace:
+        if seconds > 2 * _MOMENT:  # what came before says nothing if records took longer than a pause
             self._records = self._seconds = 0.0
         self._records += records
         self._seconds += seconds
@@ -71,10 +73,10 @@ class Pace:
     """As it was before that call handed out its records."""
     _records: int = field(default=0, init=False)
     _seconds: float = field(default=0.0, init=False)
-    _measurements: Measurements = field(init=False)
+    measurements: Measurements = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._measurements = Measurements(self.exchange.demand)
+        self.measurements = Measurements(self.exchange.demand)
 
     def begin(self, now: float) -> None:
         """A read call begins: the records handed out before are taken to be done."""
@@ -84,7 +86,7 @@ class Pace:
             return
         self._records += records
         self._seconds += now - since
-        if self._measurements.add(self._records, self._seconds):
+        if self.measurements.add(self._records, self._seconds):
             self._records, self._seconds = 0, 0.0
 
     def end(self, now: float, records: int) -> None:

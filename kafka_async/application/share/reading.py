@@ -43,7 +43,7 @@ class ShareReader:
     bad_record_deliveries: int
     in_vain: InVain
     _turn_ends: float = field(default=0.0, init=False)
-    _pace: Pace = field(init=False, repr=False)
+    pace: Pace = field(init=False, repr=False)
     _deserializing: bool = field(default=False, init=False)
     _said: dict[tuple[TopicPartition, int], int] = field(factory=dict, init=False)
     """Records that were reported, since they cannot be deserialized: at which delivery. The oldest come first."""
@@ -52,7 +52,7 @@ class ShareReader:
     """How often somebody else took over."""
 
     def __attrs_post_init__(self) -> None:
-        self._pace = Pace(self.custody.exchange)
+        self.pace = Pace(self.custody.exchange)
 
     def take_over(self) -> None:
         """Somebody reads alone from now on: calls that wait raise ``IllegalStateError``, instead of taking records beside that."""
@@ -70,7 +70,7 @@ class ShareReader:
         until = now + seconds
         handler.polled_at = now
         demand = self.custody.exchange.demand
-        self._pace.begin(now)
+        self.pace.begin(now)
         records: list[Record] = []
         if size:
             demand.held_back = False
@@ -108,7 +108,7 @@ class ShareReader:
             demand.wanted -= size
             if size:
                 demand.read_at = now
-            self._pace.end(now, len(records))
+            self.pace.end(now, len(records))
 
     async def _wait(self, ticket: int, seconds: float) -> None:
         look_in = self.in_vain.look(self.runtime.clock(), nothing=not self.custody.exchange.topics)

@@ -65,7 +65,7 @@ class LockSettlement:
     """How many records had been settled when some that waited lost their locks."""
 
     def __attrs_post_init__(self) -> None:
-        self._measurements = Measurements(self.parts.exchange.demand)
+        self._measurements = self.parts.reader.pace.measurements
 
     @property
     def consequence(self) -> str:

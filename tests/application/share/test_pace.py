@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from kafka_async.application.share.consumer import ShareConsumer
-from kafka_async.application.share.pace import Measurements, Pace
+from kafka_async.application.share.pace import Pace
 from kafka_async.background.boundary import EventHandler, Exchange
 from kafka_async.errors import LockLostError
 from kafka_async.testing import Cluster
@@ -140,10 +140,10 @@ def test_records_that_take_longer_than_a_pause_are_not_averaged_with_those_befor
     assert exchange.demand.average == pytest.approx(1.0)
 
 
-def test_a_pace_that_somebody_else_forgot_has_no_average_of_what_was_before() -> None:
+def test_a_pace_that_was_forgotten_has_no_average_of_what_was_before() -> None:
     exchange, pace = _measured()
     now = _read_on(pace, exchange, 0.0, 100, 500, 0.000004)
-    Measurements(exchange.demand).forget()
+    pace.measurements.forget()
     _read_on(pace, exchange, now, 10, 1, 0.009)
     assert exchange.demand.average == pytest.approx(0.009)
 
