@@ -1,7 +1,8 @@
 """``for record in consumer`` of the blocking consumers, and its end by ``consumer_timeout_ms``, which is kafka-python's."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
@@ -92,17 +93,22 @@ def test_the_last_record_before_the_end_is_done(served: ThreadedCluster) -> None
         assert consumer.committed(PARTITION) == 3
 
 
-@pytest.mark.parametrize("options", [{}, {"consumer_timeout_ms": float("inf")}, {"consumer_timeout_ms": -1}], ids=str)
-def test_an_iteration_without_an_end_goes_on_waiting(served: ThreadedCluster, options: dict[str, Any]) -> None:
+def goes_on_waiting(
+    served: ThreadedCluster,
+    made: KafkaConsumer[Any, Any] | ShareConsumer[Any, Any],
+    held: Callable[[Any], AbstractContextManager[Any]] = nullcontext,
+) -> None:
+    """Records come though the iteration has waited for them. ``held``: what to be in while one is worked on."""
     seen: list[int] = []
     waits, last = threading.Event(), threading.Event()
 
     def read() -> None:
         for record in consumer:
-            seen.append(int(record.value))
+            with held(record):
+                seen.append(int(record.value))
             (waits if seen[-1] < 3 else last).set()
 
-    with consumer_of(served, **options) as consumer:
+    with made as consumer:
         reader = threading.Thread(target=read)
         reader.start()
         assert waits.wait(PATIENCE)
@@ -110,6 +116,11 @@ def test_an_iteration_without_an_end_goes_on_waiting(served: ThreadedCluster, op
         assert last.wait(PATIENCE)
     reader.join(PATIENCE)
     assert seen == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("options", [{}, {"consumer_timeout_ms": float("inf")}, {"consumer_timeout_ms": -1}], ids=str)
+def test_an_iteration_without_an_end_goes_on_waiting(served: ThreadedCluster, options: dict[str, Any]) -> None:
+    goes_on_waiting(served, consumer_of(served, **options))
 
 
 class Dropping(ConsumerInterceptor):
@@ -196,20 +207,4 @@ def test_an_iteration_of_a_share_consumer_that_may_not_wait_takes_what_is_there(
 
 @pytest.mark.parametrize("options", [{}, {"consumer_timeout_ms": -1}], ids=str)
 def test_an_iteration_of_a_share_consumer_without_an_end_goes_on_waiting(served: ThreadedCluster, options: dict[str, Any]) -> None:
-    seen: list[int] = []
-    waits, last = threading.Event(), threading.Event()
-
-    def read() -> None:
-        for record in consumer:
-            with record:
-                seen.append(int(record.value))
-            (waits if seen[-1] < 3 else last).set()
-
-    with share_consumer_of(served, **options) as consumer:
-        reader = threading.Thread(target=read)
-        reader.start()
-        assert waits.wait(PATIENCE)
-        write(served, 3)
-        assert last.wait(PATIENCE)
-    reader.join(PATIENCE)
-    assert seen == [0, 1, 2, 3]
+    goes_on_waiting(served, share_consumer_of(served, **options), held=lambda record: record)

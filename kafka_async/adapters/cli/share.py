@@ -1,8 +1,8 @@
 """The command ``kafka-async share consume``: reads as a member of a share group."""
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from typing import Annotated, Any, Final
 
 import typer
@@ -112,14 +112,6 @@ def consume(
     run(work(), output)
 
 
-@asynccontextmanager
-async def _started(consumer: ShareConsumer[Any, Any]) -> AsyncIterator[None]:
-    try:
-        yield
-    finally:
-        await consumer.stop()
-
-
 async def _copy(
     consumer: ShareConsumer[Any, Any],
     say: Callable[[ShareRecord[Any, Any]], None],
@@ -131,7 +123,8 @@ async def _copy(
     written = 0
     output.show_outages()  # a start may have to wait, and the log says for what
     await consumer.start(None if timeout is None else 1000 * max(timeout, _FIRST))
-    async with _started(consumer):
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(consumer.stop)
         if timeout is not None and not consumer.statistics().assignment:
             raise KafkaTimeoutError(f"the group has given us no partitions within {max(timeout, _FIRST):g} s")
         last = time.monotonic()

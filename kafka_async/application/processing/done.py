@@ -213,9 +213,9 @@ class PartitionProgress:
         return offsets[0], next((time for first, time, _ in reversed(tuple(self._arrivals)) if first <= number), 0.0)
 
     @property
-    def is_new(self) -> bool:
-        """Whether a record was done since the last commit, so that it comes again without another one."""
-        return self.done > self.committed
+    def new(self) -> int:
+        """Records that were done since the last commit, and come again without another one."""
+        return self.done - self.committed
 
     @property
     def done(self) -> int:

@@ -159,7 +159,7 @@ class Progress:
 
     async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], leaving: Offsets | None) -> bool:
         again, last = False, leaving is not None or self.run.finishing
-        covered = {tp: (part.progress, part.progress.done) for tp in offsets if (part := self.work.parts.get(tp)) is not None}
+        covered = {tp: (part.progress, part.progress.new) for tp in offsets if (part := self.work.parts.get(tp)) is not None}
         while offsets and not self.source.gives_up:  # its call-back commits what leaves, and waits for this to end
             try:
                 refused = await self.source.commit(offsets, leaving=bool(leaving))
@@ -172,8 +172,8 @@ class Progress:
                 return again or error.retriable
             stored = {tp: offset for tp, offset in offsets.items() if tp not in refused}
             self.work.committed(stored)
-            for progress, done in (covered[tp] for tp in stored if tp in covered):
-                progress.committed = max(progress.committed, done)  # what was done meanwhile is for the next commit
+            for progress, new in (covered[tp] for tp in stored if tp in covered):
+                progress.committed += new  # what was done meanwhile is for the next commit
             if leaving is not None:
                 for partition in stored:
                     leaving.pop(partition, None)
@@ -237,7 +237,7 @@ class Progress:
         if not self.source.commits:
             return {}
         offsets, parts = self.work.to_commit(self.source.last_positions()), self.work.parts
-        return {tp: offset for tp, offset in offsets.items() if parts[tp].progress.is_new}
+        return {tp: offset for tp, offset in offsets.items() if parts[tp].progress.new}
 
     def is_committed(self, partition: TopicPartition, offset: OffsetAndMetadata) -> bool:
         """Whether this very offset is committed, though with another map of what is done after it."""

@@ -234,7 +234,7 @@ class CommitSettlement:
             await self.run.until(lambda: not self._runs(leaving))
         known = [tp for tp in leaving if tp in work.parts]
         positions = source.positions()
-        offsets, done = work.to_commit(positions, known), {tp for tp in known if work.parts[tp].progress.is_new}
+        offsets, done = work.to_commit(positions, known), {tp for tp in known if work.parts[tp].progress.new}
         reached = {tp: work.committable(tp, positions.get(tp)) for tp in known}
         for tp, point in reached.items():
             if point is not None and (cursor := source.cursor(tp)) is not None:
