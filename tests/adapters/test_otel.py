@@ -126,6 +126,7 @@ def test_a_consumer_whose_numbers_cannot_be_had_hides_no_others(caplog: pytest.L
     assert [record.getMessage()[:41] for record in caplog.records] == ["the metrics of a consumer cannot be had: "] * 2
 
 
+@pytest.mark.slow
 def test_a_consumer_that_is_gone_is_not_observed() -> None:
     program, gone = Program(), Numbers()
     program.instruments.observe(gone)
@@ -163,6 +164,7 @@ def test_what_a_total_has_grown_by_is_never_less_than_nothing() -> None:
     assert totals(program) == [3]
 
 
+@pytest.mark.slow
 def test_a_consumer_that_is_made_anew_under_the_same_labels_goes_on_with_the_totals() -> None:
     for temporality, expected in ((AggregationTemporality.DELTA, [7, 1, 2]), (AggregationTemporality.CUMULATIVE, [107, 108, 110])):
         program, former, next_one = Program(temporality), Given(orders=100), Given(orders=7)

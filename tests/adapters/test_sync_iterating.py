@@ -139,6 +139,7 @@ class Dropping(ConsumerInterceptor):
         return {tp: [record for record in found if record.offset >= self.before] for tp, found in records.items()}
 
 
+@pytest.mark.slow
 def test_records_that_an_interceptor_drops_have_come_too(served: ThreadedCluster) -> None:
     """The time is about nothing coming. Else what is dropped would hide what was fetched behind it."""
     write(served, *range(3, 200))

@@ -232,6 +232,7 @@ def test_what_a_handler_decides_is_no_error(decision: Exception, outcome: str) -
     assert "error.type" not in (span.attributes or {})
 
 
+@pytest.mark.slow
 def test_the_log_and_on_failure_are_in_the_last_attempts_span() -> None:
     program, logged, seen = Program(), [], []
 
@@ -513,6 +514,7 @@ def test_a_loop_of_ones_own_has_a_block_for_each_record() -> None:
     assert {(point.attributes or {})["messaging.destination.partition.id"] for point in program.durations()} == {"0"}
 
 
+@pytest.mark.slow
 def test_an_application_that_stops_keeps_no_span_open() -> None:
     """The record that ends processing ends its span, also if ``on_failure`` raises."""
     program = Program()

@@ -124,6 +124,7 @@ async def test_what_a_listener_raises_reaches_the_caller_and_the_assignment_hold
         assert listener.seen == [("revoked", {one}), ("assigned", {two})]
 
 
+@pytest.mark.slow
 @virtual
 async def test_no_record_of_a_revoked_partition_is_returned_while_its_revocation_goes_on() -> None:
     cluster, one, _ = two_topics()
@@ -158,6 +159,7 @@ async def test_a_read_that_is_cancelled_in_a_listener_leaves_no_half_made_assign
         assert listener.seen[-1] == ("assigned", {two})
 
 
+@pytest.mark.slow
 @virtual
 async def test_a_read_may_be_cancelled_at_any_await_of_a_rebalance() -> None:
     for place in range(1, 10):

@@ -231,6 +231,7 @@ async def test_the_replica_in_the_same_rack_is_read() -> None:
         assert consumer.statistics().partitions[tp].preferred_read_replica is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [HANG, Drop(), 56], ids=["hangs", "drops", "refuses"])
 @virtual
 async def test_a_replica_that_only_its_leader_can_reach_keeps_nobody_from_reading(how: Any) -> None:
@@ -459,6 +460,7 @@ async def test_a_read_that_waits_goes_on_when_the_session_turns_out_to_last() ->
         assert anyio.current_time() - begun < 10
 
 
+@pytest.mark.slow
 @virtual
 async def test_a_thousand_partitions_are_fetched_in_incremental_requests() -> None:
     cluster = FakeCluster()

@@ -29,6 +29,7 @@ def test_a_consumer_works_with_the_parts_that_it_is_given() -> None:
     assert parts.assigned.take_sought([TP]) == {}
 
 
+@pytest.mark.slow
 def test_parts_do_not_keep_a_consumer_alive() -> None:
     parts = assemble(config())
     consumer = weakref.ref(KafkaConsumer[bytes, bytes]("t", parts=parts))
@@ -37,6 +38,7 @@ def test_parts_do_not_keep_a_consumer_alive() -> None:
     assert parts.subscribed.topics == {"t"}
 
 
+@pytest.mark.slow
 def test_what_the_background_holds_does_not_keep_a_consumer_alive_to_which_its_listener_refers() -> None:
     class Listener(ConsumerRebalanceListener):
         def __init__(self, of: KafkaConsumer[bytes, bytes]) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import pytest
+
 import kafka_async
 from kafka_async import KafkaConsumer, TopicPartition
 from kafka_async.testing import Cluster
@@ -57,5 +59,6 @@ async def calls_per_round_trip() -> float:
     return statistics.median(after - before for before, after in itertools.pairwise(counts))
 
 
+@pytest.mark.slow
 def test_a_round_trip_takes_no_more_calls_than_it_has_to() -> None:
     assert run_virtual_asyncio(calls_per_round_trip) <= MOST

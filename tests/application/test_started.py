@@ -123,6 +123,7 @@ async def test_a_consumer_that_only_asks_is_not_waited_for() -> None:
         assert is_ready(asking)
 
 
+@pytest.mark.slow
 @virtual
 async def test_a_consumer_whose_pattern_matches_nothing_yet_is_waited_for() -> None:
     cluster, _ = filled()

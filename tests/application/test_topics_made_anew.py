@@ -359,6 +359,7 @@ def _next_look_up_held(cluster: FakeCluster) -> anyio.Event:
     return held
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [10, 3], ids=["unopened", "begun"])
 @virtual
 async def test_data_that_was_given_back_for_room_while_the_beginning_is_looked_up_is_no_place_in_the_new_topic(first: int) -> None:

@@ -61,6 +61,7 @@ def _written(text: str) -> str:
     return "".join(f"\\u{codes[i : i + 2].hex()}" for i in range(0, len(codes), 2))
 
 
+@pytest.mark.slow
 @given(st.dictionaries(_PLAIN, _PLAIN, max_size=5))
 def test_whatever_java_writes_is_read(values: dict[str, str]) -> None:
     assert parse_properties("".join(f"{_written(key)}={_written(value)}\n" for key, value in values.items())) == values

@@ -141,6 +141,7 @@ def test_one_partition_that_cannot_be_committed_holds_up_no_other(protocol: str)
     assert not run(Program(steps, protocol=protocol))
 
 
+@pytest.mark.slow
 @every_protocol
 @pytest.mark.parametrize("instance", ["i", None])
 @virtual

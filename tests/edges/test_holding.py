@@ -81,6 +81,7 @@ WAYS: Final[tuple[Take, ...]] = (
 every_way = pytest.mark.parametrize("take", WAYS, ids=lambda take: take.__name__)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interval", [INTERVAL, 0.0])
 @every_way
 @virtual

@@ -37,6 +37,7 @@ def check(programs: Iterator[Program]) -> None:
     assert not found, "\n" + "\n".join(shown)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("kind", sorted(EXHAUSTIVE))
 def test_every_combination_holds(kind: str, part: int) -> None:

@@ -78,6 +78,7 @@ ways = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow
 @ways
 @virtual
 async def test_a_member_of_a_consumer_group_that_comes_back_at_once_leaves_before_it_joins(wait: float, lost: bool) -> None:
@@ -90,6 +91,7 @@ async def test_a_member_of_a_consumer_group_that_comes_back_at_once_leaves_befor
         await _comes_back(old, consumer, "new", wait=wait, lost=lost)
 
 
+@pytest.mark.slow
 @virtual
 async def test_a_member_of_a_share_group_that_was_not_heard_to_leave_leaves_before_it_joins() -> None:
     place = Ownership()

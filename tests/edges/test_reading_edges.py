@@ -199,6 +199,7 @@ async def test_a_getmany_that_waits_returns_nothing_when_the_consumer_stops() ->
         await consumer.getmany()
 
 
+@pytest.mark.slow
 @virtual
 async def test_records_that_come_one_by_one_with_a_commit_each_are_deserialized_once() -> None:
     place = Ownership()
@@ -259,6 +260,7 @@ async def test_what_a_task_has_done_is_committed_whichever_task_stops(read: str,
     assert place.committed(partition) == 52
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("idle", [0.0, 12.0], ids=["at once", "after a silence"])
 @pytest.mark.parametrize("read", [_getone, _iterate], ids=["getone", "iterate"])
 @virtual

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import anyio
+import pytest
 
 from kafka_async import TopicPartition
 from kafka_async.errors import CoordinatorLoadInProgressError
@@ -41,6 +42,7 @@ def _filled(place: Ownership, partitions: int, batches: int = 40) -> list[TopicP
     return tps
 
 
+@pytest.mark.slow
 @virtual
 async def test_a_partition_that_gave_way_to_another_one_goes_on_after_a_rebalance() -> None:
     """A read of one partition with a full buffer carries out the revocation, and a read of all comes before the assignment."""

@@ -17,6 +17,7 @@ from .others import GROUP
 from .support import Ownership, RecordingListener, every_protocol, offsets_of, virtual
 
 
+@pytest.mark.slow
 @every_protocol
 @virtual
 async def test_an_assignment_proposed_before_unsubscribe_has_no_effect_after_it(protocol: str) -> None:
@@ -250,6 +251,7 @@ async def test_what_a_rebalance_was_giving_up_can_be_committed_once_it_was_assig
         tasks.cancel_scope.cancel()
 
 
+@pytest.mark.slow
 @every_protocol
 @virtual
 async def test_a_new_subscription_waits_once_for_the_member_before_it_and_once_for_a_lone_commit(protocol: str) -> None:
@@ -281,6 +283,7 @@ async def _commit_in_vain(consumer: KafkaConsumer, offsets: dict[TopicPartition,
         await consumer.commit(offsets)
 
 
+@pytest.mark.slow
 @every_protocol
 @virtual
 async def test_a_member_that_stays_for_its_commit_takes_nothing_from_what_is_assigned_by_hand(protocol: str) -> None:
@@ -301,6 +304,7 @@ async def test_a_member_that_stays_for_its_commit_takes_nothing_from_what_is_ass
         assert place.committed(partition) == 20
 
 
+@pytest.mark.slow
 @every_protocol
 @pytest.mark.parametrize("then", ["subscribe", "assign"])
 @virtual
@@ -472,6 +476,7 @@ async def test_a_member_that_stays_for_its_commit_and_is_thrown_out_subscribes_a
     assert place.committed(partition) is None
 
 
+@pytest.mark.slow
 @virtual
 async def test_a_static_member_that_is_fenced_while_it_stays_for_its_commit_fails_no_later_read() -> None:
     place = Ownership("classic")
@@ -682,6 +687,7 @@ async def test_auto_commit_does_not_remember_across_unsubscribe_and_assign() -> 
     assert place.committed(partition) == 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["classic", "cooperative"])
 @virtual
 async def test_pause_and_position_survive_a_rebalance_of_what_stays(protocol: str) -> None:
@@ -763,6 +769,7 @@ async def test_a_call_back_that_began_goes_on_however_short_the_reads_are(protoc
         listener.takes = 0.0
 
 
+@pytest.mark.slow
 @virtual
 async def test_subscribing_after_the_start_lets_the_broker_create_the_topic() -> None:
     for allowed in (True, False):

@@ -50,6 +50,7 @@ def test_the_first_mutated_cases_of_each_target_fail_nowhere(target: str) -> Non
     assert sum(outcomes.values()) == CASES[target]
 
 
+@pytest.mark.slow
 def test_every_answer_is_among_those_that_are_spoiled() -> None:
     assert {each.request.api for each in known()} == set(SUPPORTED)
     assert set[Api]().union(*(converse(Random(number)).asked for number in range(30))) == CONSUMERS  # noqa: S311  # not a secret

@@ -687,6 +687,7 @@ class Chaos:
         return plan.wake_at
 
 
+@pytest.mark.slow
 @given(STEPS)
 def test_every_request_ends_exactly_once_and_nothing_spins(steps: list[tuple[Any, ...]]) -> None:
     chaos = Chaos()

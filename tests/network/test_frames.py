@@ -30,6 +30,7 @@ def pour(buffer: FrameBuffer, data: bytes, chunk: int = 2**31) -> list[bytes]:
     return frames
 
 
+@pytest.mark.slow
 @given(
     sizes=st.lists(st.integers(0, 200_000), max_size=6),
     chunks=st.lists(st.integers(500, 100_000), min_size=1, max_size=20),

@@ -78,6 +78,7 @@ def test_data_to_send_is_handed_out_once() -> None:
     assert protocol.data_to_send() == b""
 
 
+@pytest.mark.slow
 @given(
     responses=st.lists(
         st.one_of(

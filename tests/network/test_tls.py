@@ -234,6 +234,7 @@ def refused(options: dict[str, Any]) -> str:
     return str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_file_that_cannot_be_used_is_named_with_its_option(files: Files) -> None:
     both = {"ssl_certfile": files["client.pem"]}
     inline = {"ssl_keystore_certificate_chain": text(files, "client.pem")}

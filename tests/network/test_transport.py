@@ -156,6 +156,7 @@ async def receive(transport: Transport, count: int) -> bytes:
     return bytes(data)
 
 
+@pytest.mark.slow
 def test_bytes_go_both_ways(run: Run) -> None:
     async def main() -> None:
         payload = bytes(range(256)) * 4096

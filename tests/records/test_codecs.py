@@ -113,6 +113,7 @@ def test_many_small_gzip_members_share_one_limit() -> None:
         unpack(GZIP, gzip.compress(bytes(300)) * 4, limit=1000)
 
 
+@pytest.mark.slow
 def test_gzip_members_of_any_size_follow_each_other() -> None:
     long, short = gzip.compress(bytes(range(256)) * 40_000), gzip.compress(TEXT)
     for data in (long + short, short + long, short + long + short):
@@ -141,6 +142,7 @@ def test_a_snappy_size_that_its_bytes_cannot_hold_gets_no_memory() -> None:
         unpack(SNAPPY, b"\xff\xff\xff\xff\x07" + bytes(20), limit=2**40)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", CODECS)
 @given(data=st.data())
 def test_broken_data_gives_our_error_and_nothing_larger_than_the_limit(codec: int, data: st.DataObject) -> None:

@@ -94,6 +94,7 @@ def expected(batch: BatchSpec) -> list[Record]:
 
 @both_readers
 class TestRecords:
+    @pytest.mark.slow
     @given(log=logs(), chunk=st.integers(1, 40))
     @examples(1)
     def test_what_was_written_is_read(self, reader: type[RecordReader], log: tuple[BatchSpec, ...], chunk: int) -> None:
@@ -103,6 +104,7 @@ class TestRecords:
         assert all(type(record) is Record or isinstance(record, tuple) for record in outcome.records)
         assert outcome.next_offset == log[-1].last_offset + 1
 
+    @pytest.mark.slow
     @given(data=st.data(), magic=st.integers(0, 1), chunk=st.integers(1, 5))
     @examples(1)
     def test_messages_of_formats_0_and_1_are_read(
@@ -410,11 +412,13 @@ MUTATED = st.sampled_from(CORPUS).flatmap(mutated)
 class TestTwins:
     """The two decoders agree on results, positions and errors, down to the text."""
 
+    @pytest.mark.slow
     @given(data=MUTATED, chunk=st.integers(1, 9))
     @examples(4)
     def test_both_readers_agree_on_mutated_data(self, data: bytes, chunk: int) -> None:
         assert outcome_of(CompiledReader, data, chunk) == outcome_of(PurePythonReader, data, chunk)
 
+    @pytest.mark.slow
     @given(records=mutated(b"".join(map(encode_record, MANY))), chunk=st.integers(1, 9), codec=st.sampled_from((0, 0, GZIP)))
     @examples(4)
     def test_on_mutated_records_in_a_good_batch(self, records: bytes, chunk: int, codec: int) -> None:
@@ -422,6 +426,7 @@ class TestTwins:
         assert outcome_of(CompiledReader, encoded, chunk) == outcome_of(PurePythonReader, encoded, chunk)
         assert columns_of(CompiledReader, encoded, chunk) == columns_of(PurePythonReader, encoded, chunk)
 
+    @pytest.mark.slow
     @given(
         records=mutated(b"".join(map(encode_record, LONG))),
         chunk=st.integers(1, 9),
@@ -434,22 +439,26 @@ class TestTwins:
         views = columns_of(CompiledReader, encoded, chunk, limit, view=True)
         assert views == columns_of(PurePythonReader, encoded, chunk, limit, view=True)
 
+    @pytest.mark.slow
     @given(data=st.sampled_from(CORPUS), chunk=st.integers(1, 9), limit=st.sampled_from((2**31 - 1, 150, 5)))
     @examples(2)
     def test_both_readers_agree_on_views(self, data: bytes, chunk: int, limit: int) -> None:
         views = columns_of(CompiledReader, data, chunk, limit, view=True)
         assert views == columns_of(PurePythonReader, data, chunk, limit, view=True)
 
+    @pytest.mark.slow
     @given(data=st.sampled_from(CORPUS), chunk=st.integers(1, 9), limit=st.sampled_from((2**31 - 1, 150, 5)))
     @examples(2)
     def test_both_readers_agree_on_columns(self, data: bytes, chunk: int, limit: int) -> None:
         assert columns_of(CompiledReader, data, chunk, limit) == columns_of(PurePythonReader, data, chunk, limit)
 
+    @pytest.mark.slow
     @given(data=MUTATED, offset=st.integers(0, 20))
     @examples(3)
     def test_on_what_the_headers_say(self, data: bytes, offset: int) -> None:
         assert len({measure(data, offset) for measure in MEASURES}) == 1
 
+    @pytest.mark.slow
     @given(data=st.binary(max_size=300))
     @examples(3)
     def test_both_readers_agree_on_noise(self, data: bytes) -> None:

@@ -122,6 +122,7 @@ def test_sizes_of_key_and_value_are_checked(place: int, size: int) -> None:
         rows(changed)
 
 
+@pytest.mark.slow
 @given(data=st.data(), magic=st.integers(0, 1))
 def test_mutated_messages_give_rows_or_our_error(data: st.DataObject, magic: int) -> None:
     for spec in data.draw(message_sets(magic)):

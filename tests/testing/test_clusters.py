@@ -95,6 +95,7 @@ def test_members_that_give_up_one_after_the_other_are_assigned_when_the_last_gen
     run(main)
 
 
+@pytest.mark.slow
 @on_both
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 def test_a_member_that_has_not_been_told_its_assignment_is_waited_for(run: Run, strategy: str) -> None:
@@ -344,6 +345,7 @@ def test_a_consumer_in_a_thread_of_its_own_reads_what_is_produced_here() -> None
     assert cluster.committed("g")[TopicPartition("t", 0)].offset >= 2
 
 
+@pytest.mark.slow
 def test_a_cluster_with_many_records_is_shown_in_a_few_words() -> None:
     cluster = Cluster(brokers=3)
     assert repr(cluster) == "<Cluster of 3 brokers; topics: none>"

@@ -86,6 +86,7 @@ def test_a_record_is_as_old_as_the_time_since_it_was_written() -> None:
     run_virtual_asyncio(main)
 
 
+@pytest.mark.slow
 def test_timestamps_far_ahead_are_refused_and_those_of_today_are_not() -> None:
     def write(cluster: Cluster) -> None:
         now = round(time.time() * 1000)
@@ -172,6 +173,7 @@ def test_the_log_of_requests_keeps_few_bytes_of_records() -> None:
 # --- connections ----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_nothing_is_kept_of_the_consumers_of_earlier_tests() -> None:
     cluster = Cluster()
     cluster.topic("t")

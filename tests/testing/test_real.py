@@ -53,6 +53,7 @@ async def test_members_of_other_groups_are_waited_for_named_and_removed(real: Re
         assert real.members("g") == []
 
 
+@pytest.mark.slow
 def test_a_group_that_is_not_assigned_in_time_is_described(real: RealCluster) -> None:
     expected = "group 'g' has 0 members, not all assigned; 1 were expected within 60 s"
     with pytest.raises(TimeoutError, match=re.escape(expected)):

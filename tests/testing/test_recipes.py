@@ -34,6 +34,7 @@ def test_there_are_six_recipes() -> None:
     assert len(RECIPES) == 6
 
 
+@pytest.mark.slow
 def test_a_service_lives_again_with_a_new_client(service: None, request: pytest.FixtureRequest) -> None:
     (code,) = (code for title, code in RECIPES if title == "A web service")
     names: dict[str, Any] = {}

@@ -66,6 +66,7 @@ def beside_threads() -> Iterator[None]:
         thread.join()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quiet", "beside_threads")
 def test_a_service_is_tested_in_a_fraction_of_a_second() -> None:
     """A rebalance, a poison record, a dead broker, sessions that end, a minute of retries."""

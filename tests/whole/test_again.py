@@ -39,6 +39,7 @@ def test_what_is_not_repeated_has_failed(failed: Mapping[str, str] | None, tmp_p
     assert main(1, tmp_path) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [(), pytest.param(("-n", "1"), marks=pytest.mark.brokers)])
 def test_a_run_keeps_which_tests_failed(pytester: pytest.Pytester, workers: tuple[str, ...]) -> None:
     pytester.makeconftest(

@@ -88,12 +88,14 @@ def test_a_package_imports_only_what_sorts_after_it(path: Path) -> None:
         assert ours <= {*LEAVES, "functions", "lazy", "values"}
 
 
+@pytest.mark.slow
 @for_each(FILES)
 def test_what_decides_touches_no_clock_socket_thread_or_randomness(path: Path) -> None:
     if path.relative_to(PACKAGE).parts[0] in ("wire", "records", "background", "network") and name_of(path) not in SHELLS:
         assert not set(_imports(path)) & IMPURE
 
 
+@pytest.mark.slow
 def test_kio_is_wanted_by_tests_alone() -> None:
     assert not [name_of(path) for path in FILES if "kio" in set(_imports(path))]
 
@@ -262,6 +264,7 @@ def _writers_of_the_boundary() -> Iterator[tuple[str, str, str]]:
                 yield f"{cls.__name__}.{node.attr}", "assembly" if name_of(path) == "application/parts.py" else side, may
 
 
+@pytest.mark.slow
 def test_each_field_that_both_sides_see_has_one_writer() -> None:
     found = set(_writers_of_the_boundary())
     assert {name for name, writer, may in found if writer != may} == set()

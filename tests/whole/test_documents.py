@@ -254,6 +254,7 @@ def test_an_option_of_confluent_kafka_is_refused_with_what_takes_its_place_on_th
             ConsumerConfig.from_options({name: "1"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("client", "modules"),
     [

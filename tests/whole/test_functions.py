@@ -328,6 +328,7 @@ def test_annotations_that_only_type_checkers_understand_are_not_evaluated(made: 
         find("annotated_for_checkers:demanding")
 
 
+@pytest.mark.slow
 def test_one_place_asks_for_signatures() -> None:
     """The one that does not evaluate annotations, whatever Python it is."""
     asking = {

@@ -31,6 +31,7 @@ async def test_a_read_that_never_ends():
 """
 
 
+@pytest.mark.slow
 @virtual
 async def test_positions_sessions_and_the_last_events_are_shown() -> None:
     cluster, (one, two) = filled(20, partitions=2)
@@ -43,6 +44,7 @@ async def test_positions_sessions_and_the_last_events_are_shown() -> None:
     assert repr(two) in text
 
 
+@pytest.mark.slow
 def test_what_other_tests_left_behind_does_no_harm() -> None:
     class Thing:
         pass

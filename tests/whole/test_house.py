@@ -13,6 +13,7 @@ def test_hardly_anybody_uses_private_names_of_another_object() -> None:
     assert len(house.private_names()) <= 22, "\n".join(house.private_names())
 
 
+@pytest.mark.slow
 def test_hardly_any_files_import_each_other_in_a_circle() -> None:
     assert len(house.circles()) <= 1, house.circles()
 

@@ -86,6 +86,7 @@ def test_nothing_that_arrives_can_become_code(name: str) -> None:
     assert met == MADE_OF_OUR_OWN.get(name, set())
 
 
+@pytest.mark.slow
 @for_each(FILES)
 def test_no_file_is_opened_and_no_variable_read_but_where_a_person_says_so(name: str) -> None:
     """CVE-2024-31141, CVE-2025-27817: values that name files, variables and URLs to read."""
@@ -96,6 +97,7 @@ def test_no_file_is_opened_and_no_variable_read_but_where_a_person_says_so(name:
     assert "environ" not in {node.attr for node in nodes(name) if isinstance(node, ast.Attribute)}
 
 
+@pytest.mark.slow
 @for_each(FILES)
 def test_no_url_is_fetched_by_what_speaks_to_brokers(name: str) -> None:
     """CVE-2025-27817: a URL from a broker, a token or a message is never followed. Only an option names one."""

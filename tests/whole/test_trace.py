@@ -198,6 +198,7 @@ def test_partitions_are_named_by_topic() -> None:
     assert partition_names([B0, A1, A0]) == "a-0,1 b-0"
 
 
+@pytest.mark.slow
 def test_every_line_of_the_background_belongs_to_a_subject() -> None:
     """Whoever sets the level of ``kafka_async.group`` means all that is logged of groups."""
     folder = Path(trace.__file__).parent / "background"

@@ -368,6 +368,7 @@ def test_consumer_protocol_data_of_a_newer_client_is_read_as_far_as_known() -> N
     assert decode_subscription(newer) == subscription
 
 
+@pytest.mark.slow
 @given(st.integers(0, 60), st.binary(max_size=8))
 def test_broken_consumer_protocol_data_is_a_value_or_a_typed_error(end: int, junk: bytes) -> None:
     for decode, data in (

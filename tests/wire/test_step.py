@@ -105,6 +105,7 @@ def test_the_short_way_takes_versions_that_are_spoken() -> None:
     assert WRITTEN[-1] == READ[-1] == spoken.highest
 
 
+@pytest.mark.slow
 @given(steps, st.sampled_from(VERSIONS), int32, st.none() | st.text(max_size=50))
 def test_a_step_is_written_as_the_general_codec_writes_it(step: FetchStep, version: int, number: int, client: str | None) -> None:
     if not step.topic:
@@ -114,6 +115,7 @@ def test_a_step_is_written_as_the_general_codec_writes_it(step: FetchStep, versi
     assert encode_request(step, version, number, client) == encode_request(whole, version, number, client)
 
 
+@pytest.mark.slow
 @given(responses, st.sampled_from(VERSIONS))
 def test_an_answer_is_read_as_the_general_codec_reads_it_or_left_to_it(response: FetchResponse, version: int) -> None:
     data = frame(response, version)

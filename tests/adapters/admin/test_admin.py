@@ -70,6 +70,7 @@ def assigned(*partitions: int) -> bytes:
 # --- delete --------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @virtual
 async def test_a_group_whose_deletion_was_not_answered_and_that_is_gone_by_now_was_deleted() -> None:
     cluster = FakeCluster()
@@ -103,6 +104,7 @@ async def test_an_offset_that_is_not_deleted_comes_with_why_and_with_those_that_
     )
 
 
+@pytest.mark.slow
 @virtual
 async def test_a_code_that_is_not_known_stays_the_one_that_was_answered() -> None:
     cluster = FakeCluster()

@@ -14,6 +14,7 @@ def completed(line: str, word: int) -> list[str]:
     return CliRunner().invoke(app, [], env=asked, prog_name="kafka-async").output.split()
 
 
+@pytest.mark.slow
 def test_bash_completes_commands_and_options() -> None:
     assert completed("kafka-async ", 1) == list(MODULES)
     assert completed("kafka-async gr", 1) == ["groups"]

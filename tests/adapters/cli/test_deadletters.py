@@ -280,6 +280,7 @@ def test_a_copy_goes_back_in_place_of_the_record_of_another_topic(brokers: Broke
     assert brokers.back(1) == [(b"mug", [("dead-letter-redrives", b"1")])]
 
 
+@pytest.mark.slow
 def test_options_that_choose_none_of_the_letters_say_how_many_there_are(brokers: Brokers) -> None:
     for _ in range(2):
         brokers.letter_of_broker(brokers.job(), copy=b"mug")
@@ -292,6 +293,7 @@ def test_options_that_choose_none_of_the_letters_say_how_many_there_are(brokers:
     assert "There is nothing to write back." in brokers.redrive().stderr
 
 
+@pytest.mark.slow
 def test_a_mistyped_name_is_told_and_one_whose_letters_have_gone_back_is_none(brokers: Brokers) -> None:
     brokers.letter_without_value(brokers.job(), len(b"mug"))
     said = "No letter came from topic 'job'; did you mean 'jobs'?"
@@ -492,6 +494,7 @@ def test_letters_are_read_again_as_they_were_looked_at() -> None:
     assert read_while(lambda _: None) == 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("event", "match"),
     [

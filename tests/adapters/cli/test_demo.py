@@ -86,6 +86,7 @@ def test_a_cluster_that_does_not_run_takes_no_topic() -> None:
         MockCluster().create("orders")
 
 
+@pytest.mark.slow
 async def test_every_record_of_a_run_arrives_once() -> None:
     view = Seen()
     with MockCluster() as cluster:

@@ -73,6 +73,7 @@ def test_an_offset_that_the_metadata_have_no_room_for_is_refused() -> None:
         committed(0, *[1, 1] * 1532).skip(TP, 1_000_000)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 100), st.lists(st.integers(1, 9), max_size=12).filter(lambda runs: len(runs) % 2 == 0), st.integers(0, 150))
 def test_passing_one_offset_changes_nothing_else(offset: int, runs: list[int], skipped: int) -> None:
     before = committed(offset, *runs)

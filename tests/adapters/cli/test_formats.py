@@ -112,6 +112,7 @@ def test_json_has_no_character_that_a_terminal_obeys_or_a_person_cannot_see(char
     assert json.loads(written)["payload"] == f"a{character}b"
 
 
+@pytest.mark.slow
 @given(st.none() | st.binary(), st.none() | st.binary(), st.binary())
 def test_json_is_one_line_of_utf8_that_gives_every_byte_back(key: bytes | None, value: bytes | None, name: bytes) -> None:
     written = json_line(record(key=key, value=value, headers=((name.decode("utf-8", "surrogateescape"), value),)))

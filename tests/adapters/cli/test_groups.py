@@ -607,6 +607,7 @@ def test_a_change_that_no_broker_tells_is_not_shown_without_a_word(cluster: Thre
     assert "no dead letters are written to dlq.g: the topic does not exist" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_topic_that_is_mistyped_is_told_by_what_shows_and_deletes_offsets() -> None:
     with ThreadedCluster(Cluster()) as cluster:
         cluster.call(lambda brokers: brokers.topic("jobs")).result()

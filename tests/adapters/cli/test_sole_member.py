@@ -13,6 +13,7 @@ from kafka_async.errors import IllegalStateError
 from kafka_async.testing import Cluster
 
 
+@pytest.mark.slow
 async def test_a_topic_that_grows_holds_up_no_commit_and_a_second_member_is_refused() -> None:
     async with Cluster() as cluster:
         cluster.topic("dead", 2)

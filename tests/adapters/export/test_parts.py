@@ -1,5 +1,6 @@
 """Ranges that are cut into parts, and which parts are written at a time."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,6 +39,7 @@ def test_a_few_large_parts_are_written_at_a_time_and_many_small_ones() -> None:
     assert [len(each) for each in rounds(small, 1000)] == [MOST, 100 - MOST]
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(st.sampled_from([A, B, C]), st.tuples(st.integers(0, 50), st.integers(0, 50)).map(sorted).map(tuple)),
     st.integers(1, 20),

@@ -106,6 +106,7 @@ async def test_many_groups_are_dated_in_a_few_polls_of_few_requests_and_never_to
     assert counts[-2:] == [1, 1]
 
 
+@pytest.mark.slow
 @virtual
 async def test_a_group_that_moves_is_looked_up_once_a_minute() -> None:
     cluster = FakeCluster()

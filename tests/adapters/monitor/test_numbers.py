@@ -27,6 +27,7 @@ def test_how_a_time_is_known_is_told() -> None:
     assert behind(Age(720.0, Certainty.ABOUT), 5) == "~ 12 min"
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 10**9), max_size=100), st.integers(0, 80), st.booleans())
 def test_a_sparkline_fits(numbers: list[int], width: int, plain: bool) -> None:
     line = sparkline(numbers, width, plain=plain)

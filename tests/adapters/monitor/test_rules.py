@@ -68,6 +68,7 @@ def test_only_the_first_step_back_counts() -> None:
 windows = st.lists(st.tuples(st.integers(0, 50), st.none() | st.integers(0, 50)), min_size=1, max_size=10)
 
 
+@pytest.mark.slow
 @given(windows, st.lists(st.integers(0, 100), max_size=10), st.floats(0, 1000), st.integers(0, 50))
 def test_whatever_was_committed_one_of_the_rules_applies(
     window: list[tuple[int, int | None]], ends: list[int], now: float, lag: int
@@ -79,6 +80,7 @@ def test_whatever_was_committed_one_of_the_rules_applies(
         assert status is Status.OK
 
 
+@pytest.mark.slow
 @given(windows)
 def test_a_group_that_had_caught_up_is_never_slow_or_stalled(window: list[tuple[int, int | None]]) -> None:
     assert moving([*commits(*window), CommitSeen(window[-1][0], 1000.0, 0)]) in (Status.OK, Status.REWIND)

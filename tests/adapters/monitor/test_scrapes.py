@@ -94,6 +94,7 @@ def crowd(groups: int, size: int = 1, **options: Any) -> FakeCluster:
     return cluster
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("groups", "interval", "options"),
     [
@@ -124,6 +125,7 @@ def test_of_a_healthy_cluster_no_number_ever_vanishes_however_long_polls_take(
     test()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interval", [0.5, 5.0, 15.0])
 @pytest.mark.parametrize("api", [Api.LIST_OFFSETS, Api.OFFSET_FETCH, Api.LIST_GROUPS])
 def test_a_broker_that_does_not_answer_costs_the_groups_of_the_others_nothing(interval: float, api: Api) -> None:
@@ -145,6 +147,7 @@ def test_a_broker_that_does_not_answer_costs_the_groups_of_the_others_nothing(in
     test()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interval", [0.5, 5.0, 15.0])
 def test_of_a_cluster_that_is_down_no_number_is_left_after_three_polls(interval: float) -> None:
     @virtual

@@ -282,6 +282,7 @@ def series(snapshot: Snapshot) -> dict[str, float]:
     return {name.removeprefix("kafka_async_"): float(value) for name, value in found.items()}
 
 
+@pytest.mark.slow
 @virtual
 async def test_programs_get_no_number_of_a_cluster_that_has_been_down_for_more_than_three_polls() -> None:
     """An alert on ``lag > 0`` ended with the brokers, and one on missing series never came."""
@@ -541,6 +542,7 @@ async def test_a_broker_that_does_not_get_through_its_groups_in_a_poll_tells_all
     assert known[-1] == 700
 
 
+@pytest.mark.slow
 @virtual
 async def test_a_group_whose_turn_comes_each_third_poll_is_judged_as_the_others_are() -> None:
     """Three intervals between two looks were a gap, after which nothing is known: it was fine for ever."""
@@ -704,6 +706,7 @@ async def test_a_group_that_is_deleted_is_forgotten_and_another_kind_under_its_n
     assert (group.kind, group.rebalances, group.in_rate) == ("consumer", 0, None)
 
 
+@pytest.mark.slow
 @virtual
 async def test_rebalances_are_counted_by_the_epoch_of_the_group() -> None:
     cluster, _ = crowded(0)
@@ -874,6 +877,7 @@ async def test_partitions_without_a_leader_are_told_and_their_lag_is_unknown() -
     assert (group.lag, group.complete) == (12, False)
 
 
+@pytest.mark.slow
 @virtual
 async def test_an_open_transaction_that_holds_a_group_up_is_named() -> None:
     cluster, tps = crowded(0)

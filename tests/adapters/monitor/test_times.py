@@ -81,6 +81,7 @@ def test_between_anchors_a_record_is_as_old_as_the_one_before_it() -> None:
     assert found.age(10_005, 1049) == Age(10_005.0, Certainty.ABOUT)
 
 
+@pytest.mark.slow
 def test_many_anchors_are_thinned_and_still_reach_back_to_the_first() -> None:
     found = table((100_000, 100_000), (100_010, 100_010))
     for number in range(0, 100_000, 20):
@@ -130,6 +131,7 @@ def test_a_timestamp_that_contradicts_the_samples_is_dropped() -> None:
 growth = st.lists(st.tuples(st.floats(0, 100), st.integers(0, 1000)), min_size=1, max_size=300)
 
 
+@pytest.mark.slow
 @given(growth, st.lists(st.tuples(st.floats(-1000, 1000), st.integers(-10, 2000)), max_size=8), st.data())
 def test_it_is_never_negative_never_no_number_and_never_smaller_for_an_older_record(
     steps: list[tuple[float, int]], anchors: list[tuple[float, int]], data: st.DataObject
@@ -148,6 +150,7 @@ def test_it_is_never_negative_never_no_number_and_never_smaller_for_an_older_rec
     assert all(older >= younger - 1e-6 for older, younger in pairwise(known))
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.integers(1, 10**6), st.integers(1, 50)), min_size=2, max_size=60),
     st.lists(st.integers(0, 3000), min_size=1, max_size=6),
@@ -176,6 +179,7 @@ def test_what_is_looked_up_is_never_less_than_the_record_s_own_timestamp_says(
             assert age.seconds >= (wall_ms - time) / 1000 - 0.002  # timestamps are whole milliseconds
 
 
+@pytest.mark.slow
 @given(growth)
 def test_it_is_right_to_the_distance_of_two_samples(steps: list[tuple[float, int]]) -> None:
     """Each sample's last record was appended in the interval before the sample."""
@@ -255,6 +259,7 @@ def test_a_search_for_a_record_that_is_gone_ends_at_once() -> None:
     assert search.found == [(20_000.0, 20)]
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(1, 10**7), st.integers(1, 50)), min_size=1, max_size=60), st.data())
 def test_a_search_ends_and_what_it_finds_brackets_the_record(steps: list[tuple[int, int]], data: st.DataObject) -> None:
     time, offset, log = 0.0, 0, []

@@ -367,6 +367,7 @@ members = st.builds(
 polls = st.lists(st.tuples(st.floats(0, 100), seen, members), min_size=1, max_size=40)
 
 
+@pytest.mark.slow
 @given(polls)
 def test_no_number_is_negative_or_none_at_all(samples: list[tuple[float, Seen, Members]]) -> None:
     window, now = Window(), 0.0
@@ -399,6 +400,7 @@ def test_a_gap_is_no_alarm(samples: list[tuple[float, Seen, Members]], sample: S
         assert sample.lost
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10**6), st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100)), min_size=2, max_size=30))
 def test_a_group_that_keeps_up_is_never_an_alarm(first: int, steps: list[tuple[int, int]]) -> None:
     """At each poll it has read all that there was at the one before."""

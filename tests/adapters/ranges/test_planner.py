@@ -85,6 +85,7 @@ def test_there_are_at_least_as_many_tasks_as_one_large_range_can_give(wanted: in
     assert len(plan(ranges(LARGE), min_partitions=wanted)) == wanted
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.integers(0, 50), st.integers(0, 5000)), max_size=12),
     st.none() | st.integers(1, 40),

@@ -555,6 +555,7 @@ def test_offsets_are_committed_for_the_topic_that_they_were_planned_under() -> N
     assert [ids[A0] for ids in there.commit_ids] == [UUID(int=1), UUID(int=2)]
 
 
+@pytest.mark.slow
 def test_a_commit_that_failed_is_tried_again_seldom_while_the_query_goes_on() -> None:
     there = cluster()
     query = Query(there, commitGroup="g", startingOffsets="earliest")

@@ -27,6 +27,7 @@ def streams(found: Scanned) -> int:
 # --- polars ----------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_polars_reads_all(many: Scanned) -> None:
     polars = pytest.importorskip("polars", reason=WHY)
     frame = many.scan("a").to_polars()
@@ -34,6 +35,7 @@ def test_polars_reads_all(many: Scanned) -> None:
     assert polars.DataFrame(many.scan("a")).sort("partition", "offset").equals(frame.sort("partition", "offset"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["in-memory", "streaming"])
 def test_polars_counts_rows_before_it_filters(many: Scanned, engine: Any) -> None:
     """polars believes a source about ``n_rows``: one that did not count, or that filtered first, would give other rows."""
@@ -101,6 +103,7 @@ async def test_polars_collects_in_a_running_loop(many: Scanned) -> None:
 # --- DuckDB ----------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_duckdb_queries_a_scan(many: Scanned) -> None:
     duckdb = pytest.importorskip("duckdb", reason=WHY)
     table = many.scan("a")
@@ -123,6 +126,7 @@ def test_duckdb_opens_one_stream_for_a_query(many: Scanned) -> None:
         assert streams(many) == before + 1
 
 
+@pytest.mark.slow
 def test_a_table_in_duckdb(many: Scanned) -> None:
     duckdb = pytest.importorskip("duckdb", reason=WHY)
     with many.scan("a").to_duckdb("kafka") as connection:

@@ -84,6 +84,7 @@ def test_no_backoff_is_waited_for_where_nothing_fails() -> None:
         assert found.scan("a", **long).count() == 100
 
 
+@pytest.mark.slow
 def test_the_ranges_of_a_scan_are_read_again() -> None:
     with filled(partitions=2) as found:
         table = found.scan("a", since={0: 10}, until={1: 50})
@@ -121,6 +122,7 @@ def test_a_topic_that_is_not_there_is_named() -> None:
 # --- since and until -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
@@ -147,6 +149,7 @@ def test_times_that_are_not_in_order(given: dict[str, Any], expected: tuple[int,
         assert [int(each["value"]) for each in found.scan("a", columns=["value"], **given).head(9).to_pylist()] == list(expected)
 
 
+@pytest.mark.slow
 def test_where_a_group_has_committed() -> None:
     with filled(partitions=2) as found:
         member = found.do(lambda cluster: cluster.join("billing", "a"))
@@ -178,6 +181,7 @@ def test_an_end_beyond_the_log_is_an_error_with_the_offsets() -> None:
 # --- transactions and gaps -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_aborted_records_and_markers_at_the_end_are_passed() -> None:
     with scanned() as found:
         found.do(lambda cluster: cluster.topic("a"))
@@ -196,6 +200,7 @@ def _transaction(cluster: Cluster, *, commit: bool) -> None:
     cluster.simulated.changed()
 
 
+@pytest.mark.slow
 def test_what_an_open_transaction_holds_back_is_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with filled(5) as found:
         found.do(lambda cluster: cluster.simulated.produce(A0, "open", producer_id=7))
@@ -322,6 +327,7 @@ def test_offsets_that_are_gone_once_they_are_pinned(caplog: pytest.LogCaptureFix
         assert skipping.losses[0] in caplog.text
 
 
+@pytest.mark.slow
 def test_records_that_were_read_before_their_logs_were_truncated(caplog: pytest.LogCaptureFixture) -> None:
     def truncate(cluster: Cluster) -> None:
         for partition in (A0, A1):
@@ -392,6 +398,7 @@ def test_ranges_of_topics_that_are_gone_are_losses() -> None:
 # --- columns ---------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_columns_come_in_the_order_that_was_asked_for() -> None:
     with filled(3) as found:
         assert found.scan("a", columns=["value", "offset"]).to_arrow().to_pydict() == {
@@ -435,6 +442,7 @@ def test_the_plan_says_what_will_be_read() -> None:
         assert "  a-2: 0 to 0, empty" in str(plan)
 
 
+@pytest.mark.slow
 def test_the_plan_of_records_that_are_gone_by_now_is_that_of_the_others_or_says_so() -> None:
     with filled(1000, partitions=2) as found:
         table, skipping, whole = found.scan("a"), found.scan("a", on_loss="skip"), found.scan("a").plan()
@@ -449,6 +457,7 @@ def test_the_plan_of_records_that_are_gone_by_now_is_that_of_the_others_or_says_
         assert whole.bytes * 0.4 < skipping.plan().bytes < whole.bytes * 0.6
 
 
+@pytest.mark.slow
 def test_the_plan_looks_behind_gaps() -> None:
     with scanned() as found:
         found.do(lambda cluster: cluster.topic("a", cleanup_policy="compact"))

@@ -85,6 +85,7 @@ def test_what_is_left_early_leaves_nothing_open(many: Scanned, leave: Callable[[
     assert table.count() == 3000
 
 
+@pytest.mark.slow
 def test_no_file_stays_open(many: Scanned) -> None:
     table = many.scan("a")
     table.count()
@@ -120,6 +121,7 @@ async def test_the_loop_goes_on_while_a_scan_waits(many: Scanned) -> None:
     assert ticks > 3
 
 
+@pytest.mark.slow
 async def test_leaving_an_iteration_of_a_loop_leaves_nothing_open(many: Scanned) -> None:
     batches = aiter(many.scan("a", fetch_max_bytes=2000))
     assert (await anext(batches)).num_rows
@@ -127,6 +129,7 @@ async def test_leaving_an_iteration_of_a_loop_leaves_nothing_open(many: Scanned)
     assert threads() == 0
 
 
+@pytest.mark.slow
 async def test_a_cancelled_iteration_ends_its_reading(many: Scanned) -> None:
     many.do(lambda cluster: cluster.control(Api.FETCH, lambda *_: HANG, keep=True))
 
@@ -153,6 +156,7 @@ async def test_two_scans_at_once(many: Scanned) -> None:
     assert {*await asyncio.gather(count(), count(), asyncio.to_thread(table.count))} == {3000}
 
 
+@pytest.mark.slow
 def test_a_reading_is_closed_from_another_thread(many: Scanned) -> None:
     many.do(lambda cluster: cluster.control(Api.METADATA, lambda *_: HANG, keep=True))
     opened, caught = Opened(), []

@@ -265,6 +265,7 @@ def test_a_writers_type_that_holds_itself_is_read_as_deep_as_is_safe(
     assert rows(decoder(ID, schema_registry_url=server.url), [flat, deep, flat]) == [(3, None), (None, deep), (3, None)]
 
 
+@pytest.mark.slow
 def test_values_that_are_not_framed_do_not_ask_for_ever(server: RegistryServer) -> None:
     with pytest.raises(KafkaConfigurationError, match="none of 1000 values has the id of a schema that the registry knows"):
         rows(decoder(ID, schema_registry_url=server.url), [framed(number, b"\2") for number in range(1000)])
@@ -310,6 +311,7 @@ def test_where_the_first_value_with_an_id_stands_does_not_matter(server: Registr
     assert found == [*((None, value) for value in BARE), (2, None), (1, None)]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("each_reader")
 def test_a_topic_that_has_ids_does_not_ask_for_ever_either(server: RegistryServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(framed_values, "MAX_ASKED", 80)

@@ -159,6 +159,7 @@ WIDER = [("int", "long"), ("int", "float"), ("int", "double"), ("long", "float")
          ("bytes", "string"), ("string", "bytes"), ("int", "int")]  # fmt: skip
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(st.sampled_from(WIDER), st.booleans(), st.sampled_from(["both", "writer", "reader"])), min_size=1, max_size=4
@@ -253,6 +254,7 @@ def test_a_map_with_many_keys_or_one_twice_is_read_as_before() -> None:
     both(decoder_of(schema), [written(schema, {"m": {str(number): number for number in range(100)}}), twice])
 
 
+@pytest.mark.slow
 @example(value=b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x02", kind="long")
 @example(value=b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", kind="long")
 @example(value=b"\xfe\xff\xff\xff\x1f", kind="int")

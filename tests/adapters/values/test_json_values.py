@@ -141,6 +141,7 @@ def test_blanks_around_an_object_mean_nothing() -> None:
     assert [array.to_pylist() for array in RowReader(parse_fields("a INT"), UTC).piece(values).arrays] == expected
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.one_of(
@@ -160,6 +161,7 @@ def test_a_batch_is_what_its_values_are_alone(values: list[bytes | None]) -> Non
     assert rows(decoder("a INT"), values) == each
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(["a DATE", "a TIMESTAMP", "a TIMESTAMP_NTZ", "a ARRAY<DATE>", "a STRUCT<b: TIMESTAMP>"]),
     st.lists(
@@ -280,6 +282,7 @@ def test_what_msgspec_reads_is_what_would_be_read_without_it(name: str, kind: An
 _DIGITS = st.from_regex(r"-?(0|[1-9]\d{0,45})(\.\d{1,45})?([eE][-+]?\d{1,2})?", fullmatch=True)
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(["DECIMAL(38,18)", "DECIMAL(20,19)", "DECIMAL(6,2)", "FLOAT", "DOUBLE", "BIGINT", "ARRAY<DECIMAL(38,10)>"]),
     st.one_of(

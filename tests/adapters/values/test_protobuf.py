@@ -405,6 +405,7 @@ def test_a_schema_that_is_of_no_use_is_asked_for_once(server: RegistryServer) ->
     assert server.asked_for.count("/schemas/ids/99?format=serialized") == 1
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.one_of(

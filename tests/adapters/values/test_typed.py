@@ -307,6 +307,7 @@ FIELDS = {
 }
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.one_of(

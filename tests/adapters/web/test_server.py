@@ -238,6 +238,7 @@ async def received(client: socket.socket) -> int:
     return found
 
 
+@pytest.mark.slow
 async def test_a_server_that_ends_waits_for_no_reader_that_does_not_read() -> None:
     page, asked = bytes(40 << 20), asyncio.Event()
 

@@ -195,6 +195,7 @@ def test_before_the_first_poll_there_are_no_metrics() -> None:
     assert ask("/metrics", None).body == b""
 
 
+@pytest.mark.slow
 @given(st.text(min_size=1))
 def test_any_name_is_a_label(name: str) -> None:
     name = "".join(char for char in name if char != "\r")  # which the parser takes for the end of a line
@@ -351,6 +352,7 @@ TAGS = {
 EVIL = "<script>alert(1)</script>\"'&\x00\x1b"
 
 
+@pytest.mark.slow
 @given(st.text(min_size=1) | st.just(EVIL), st.text() | st.just(EVIL), st.text(min_size=1) | st.just(EVIL))
 def test_names_of_strangers_stay_text(name: str, owner: str, topic: str) -> None:
     bad = group(name, part(topic, 0, owner=owner, note=owner, lag=1), notes=(owner,), state=owner)

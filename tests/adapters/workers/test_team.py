@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from math import inf
 
+import pytest
 from attrs import define, field
 from hypothesis import given
 from hypothesis import strategies as st
@@ -405,6 +406,7 @@ def _asked(scene: Scene) -> Iterator[WorkerSlot]:
     return (slot for slot in scene.team.slots if slot.state is Stage.ENDING)
 
 
+@pytest.mark.slow
 @given(histories(), st.booleans())
 def test_whatever_happens_no_process_is_asked_twice_and_a_stop_ends_all(
     history: list[tuple[str, int, float]], reloads: bool

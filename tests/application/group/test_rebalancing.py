@@ -159,6 +159,7 @@ def whole(*members: Member) -> dict[TopicPartition, list[int]]:
     return found
 
 
+@pytest.mark.slow
 @both
 @virtual
 async def test_partitions_that_stay_are_read_while_the_commit_of_the_others_is_under_way(protocol: str) -> None:
@@ -176,6 +177,7 @@ async def test_partitions_that_stay_are_read_while_the_commit_of_the_others_is_u
     assert not w.faults()
 
 
+@pytest.mark.slow
 @both
 @virtual
 async def test_a_commit_that_is_quick_is_waited_for(protocol: str) -> None:
@@ -326,6 +328,7 @@ class Stopping(ConsumerRebalanceListener):
             await self.consumer.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["assigned", "revoked"])
 @both
 @virtual

@@ -36,6 +36,7 @@ async def test_metrics_have_kafkas_names() -> None:
         assert metrics["fetch-total"] >= 1
 
 
+@pytest.mark.slow
 @virtual
 async def test_a_read_that_waits_counts_as_polling_and_an_application_that_does_not_read_as_hanging() -> None:
     cluster, _ = filled(0)

@@ -278,6 +278,7 @@ async def test_a_broker_that_is_silent_on_the_last_push_costs_a_second_and_no_mo
     await settle(cluster)
 
 
+@pytest.mark.slow
 @virtual
 async def test_a_cluster_without_telemetry_is_never_asked() -> None:
     cluster = FakeCluster()

@@ -120,6 +120,7 @@ async def test_two_event_loops_can_have_a_consumer_each() -> None:
     assert found == [numbers(100)] * 2
 
 
+@pytest.mark.slow
 async def test_an_event_loop_that_is_shut_down_under_a_consumer_is_no_hang() -> None:
     def program() -> None:
         async def leave_it() -> Any:
@@ -134,6 +135,7 @@ async def test_an_event_loop_that_is_shut_down_under_a_consumer_is_no_hang() -> 
     await asyncio.to_thread(program)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_the_task_of_a_consumer_that_is_forgotten_ends(backend: str) -> None:
     async def program() -> None:

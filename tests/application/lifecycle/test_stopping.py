@@ -251,6 +251,7 @@ async def test_pending_calls_end_when_the_consumer_is_stopped(call: Callable[[Co
     assert ended[0] <= 1.7
 
 
+@pytest.mark.slow
 @virtual
 async def test_a_consumer_that_was_not_stopped_warns() -> None:
     cluster, _ = filled()
@@ -267,6 +268,7 @@ async def test_a_consumer_that_was_not_stopped_warns() -> None:
     gc.collect()
 
 
+@pytest.mark.slow
 def test_a_bad_option_leaves_nothing_to_warn_about() -> None:
     with pytest.raises(TypeError, match="group_id"):
         Consumer(grup_id="x")  # type: ignore[call-arg]  # the run-time check

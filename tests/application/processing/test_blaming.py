@@ -170,6 +170,7 @@ async def test_what_is_left_of_a_batch_is_not_lost_if_its_dead_letters_are_cance
     assert run.statistics().running == 0
 
 
+@pytest.mark.slow
 @virtual
 @pytest.mark.parametrize("others", ["given up", "tried again"])
 async def test_what_is_left_of_a_batch_keeps_its_order_if_its_dead_letters_are_cancelled(others: str) -> None:
@@ -229,6 +230,7 @@ async def test_a_dead_letter_function_that_stops_the_consumer_does_not_wait_for_
     assert letters[0] == 0
 
 
+@pytest.mark.slow
 @virtual
 @pytest.mark.parametrize(("other", "seconds"), [(RetryLater(1), 1), (ValueError(), 4)], ids=["tried again", "given up"])
 async def test_records_that_wait_for_the_dead_letter_of_another_one_leave_without_it(other: Exception, seconds: float) -> None:
@@ -270,6 +272,7 @@ async def test_records_that_wait_for_the_dead_letter_of_another_one_leave_withou
     assert letters == [(1 - leaving, "began"), (1 - leaving, "ended")]
 
 
+@pytest.mark.slow
 @virtual
 @pytest.mark.parametrize(("order", "at"), [("none", 1), ("key", 51)])
 async def test_records_of_a_batch_wait_for_the_dead_letters_of_others_only_if_they_stand_in_a_lane(order: Any, at: float) -> None:

@@ -132,6 +132,7 @@ def test_so_many_in_a_row_open_it_too() -> None:
     assert some.opened == 1
 
 
+@pytest.mark.slow
 def test_what_leaves_is_forgotten() -> None:
     some = circuit(window=100)
     units = [Unit() for _ in range(100)]
@@ -272,6 +273,7 @@ class Work:
             assert what == "fail" or not kept
 
 
+@pytest.mark.slow
 @given(STEPS, st.integers(1, 6), st.integers(1, 5))
 def test_whatever_happens_one_probe_runs_and_it_can_always_close(steps: list[tuple[str, int]], window: int, most: int) -> None:
     work = Work(circuit(most, window=window, probe_after=5))

@@ -26,6 +26,7 @@ def _seconds(some: World) -> float:
     return (some.cluster.network.date() - TIMESTAMP) / 1000
 
 
+@pytest.mark.slow
 @virtual
 async def test_a_record_is_handled_when_it_is_due_and_neither_before_nor_long_after() -> None:
     some, at = world(), dict[int, float]()
@@ -58,6 +59,7 @@ async def test_a_record_is_handled_when_it_is_due_and_neither_before_nor_long_af
     assert some.committed() == 5
 
 
+@pytest.mark.slow
 @virtual
 async def test_other_partitions_go_on_while_one_waits_and_nothing_of_it_is_fetched() -> None:
     some = world(2)
@@ -84,6 +86,7 @@ async def test_other_partitions_go_on_while_one_waits_and_nothing_of_it_is_fetch
         assert not some.committed()
 
 
+@pytest.mark.slow
 @virtual
 async def test_a_wall_clock_that_is_set_forward_lets_go_and_one_that_is_set_back_does_no_harm() -> None:
     some = world()
@@ -101,6 +104,7 @@ async def test_a_wall_clock_that_is_set_forward_lets_go_and_one_that_is_set_back
         assert 400 <= _seconds(some) < 401
 
 
+@pytest.mark.slow
 @virtual
 async def test_stop_and_drain_do_not_wait_for_what_is_not_due() -> None:
     some = world()

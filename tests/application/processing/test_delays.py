@@ -29,6 +29,7 @@ def _parts() -> dict[TopicPartition, Part]:
 STEPS = st.lists(st.one_of(st.tuples(st.sampled_from([TP, OTHER]), st.lists(TIMES, min_size=1, max_size=4)), st.integers(0, 110)))
 
 
+@pytest.mark.slow
 @given(STEPS)
 def test_none_is_early_all_come_in_order_and_those_that_wait_are_counted(steps: list[Any]) -> None:
     times: dict[tuple[TopicPartition, int], float | None] = {}
@@ -80,6 +81,7 @@ def test_a_thread_that_looks_as_records_are_let_go_finds_no_time_or_one_that_is_
     assert delays.until() == {TP: 200}
 
 
+@pytest.mark.slow
 @given(STEPS)
 def test_each_record_is_fresh_once_at_most_and_only_while_it_waits(steps: list[Any]) -> None:
     delays, parts, ends, seen = Delays(lambda found: found.offset * 10), _parts(), {TP: 0, OTHER: 0}, set[tuple[int, int]]()

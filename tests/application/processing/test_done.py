@@ -107,6 +107,7 @@ def test_a_record_that_comes_again_does_not_follow() -> None:
     assert not progress.follows(4)
 
 
+@pytest.mark.slow
 def test_50_000_records_behind_one_that_never_ends_are_one_run() -> None:
     progress = received(range(50_001))
     for number in range(1, 50_001):
@@ -129,6 +130,7 @@ def test_without_a_map_too_far_is_a_number_of_records() -> None:
     assert not progress.too_far(keep_done=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [2, 50, 1_000])
 def test_with_a_map_too_far_is_a_number_of_records_that_are_not_in_it(every: int) -> None:
     progress = PartitionProgress(TP)
@@ -173,6 +175,7 @@ def test_the_oldest_is_the_first_that_is_not_done() -> None:
     assert progress.oldest == (4, 2.0)
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=5), st.data())
 def test_records_that_were_put_off_have_been_unfinished_since_then(counts: list[int], data: st.DataObject) -> None:
     progress, since, epochs = PartitionProgress(TP), list[float](), list[int]()

@@ -16,6 +16,7 @@ runs_of = st.lists(st.tuples(st.integers(1, 10**6), st.integers(1, 10**6)), max_
 )
 
 
+@pytest.mark.slow
 @given(runs=runs_of, offset=st.integers(0, 2**60))
 def test_what_fits_comes_back(runs: list[int], offset: int) -> None:
     text = encode(runs, TOPIC_ID)
@@ -28,6 +29,7 @@ def test_what_fits_comes_back(runs: list[int], offset: int) -> None:
     assert found.end == offset + sum(runs)
 
 
+@pytest.mark.slow
 @given(done=st.sets(st.integers(1, 200)))
 def test_a_map_knows_each_offset(done: set[int]) -> None:
     runs, last, was_done = [], 0, False

@@ -38,6 +38,7 @@ async def _wait_until(condition: Callable[[], bool]) -> None:
             await anyio.sleep(0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_failed_process_that_nobody_awaits_is_an_error_in_the_log_and_not_alive(
     kind: Any, caplog: pytest.LogCaptureFixture
@@ -59,6 +60,7 @@ async def test_a_failed_process_that_nobody_awaits_is_an_error_in_the_log_and_no
     assert isinstance(task.exception(), ProcessingError)
 
 
+@pytest.mark.slow
 @virtual
 async def test_a_failed_process_that_drains_is_alive_until_it_has_drained() -> None:
     some = world()

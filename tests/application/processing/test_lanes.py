@@ -109,6 +109,7 @@ def test_a_lane_with_100_000_records_keeps_nobody_waiting_and_costs_no_more_than
     assert taken[b"one"] < 5 * taken[b"many"] + 0.5
 
 
+@pytest.mark.slow
 def test_a_thousand_partitions_all_get_their_turn() -> None:
     some = work(BY_PARTITION, most=100_000)
     for index in range(1_000):

@@ -26,6 +26,7 @@ MOST = 100_000
 """Tokens that are taken at most: more would take the test too long."""
 
 
+@pytest.mark.slow
 @given(st.floats(0.1, 5000), st.lists(st.floats(0, 3), max_size=60))
 def test_never_more_than_the_rate_and_one_second_of_it(rate: float, waits: list[float]) -> None:
     bucket, now, taken = TokenBucket(rate), 0.0, 0
@@ -178,6 +179,7 @@ async def test_an_outage_is_no_stall_of_a_record_that_had_failed_before() -> Non
             assert not run.statistics().stalled
 
 
+@pytest.mark.slow
 @virtual
 async def test_what_waits_behind_a_limiter_of_the_program_is_no_stall() -> None:
     some = world()
@@ -567,6 +569,7 @@ async def test_the_cause_is_that_of_the_record_even_if_others_are_given_up_meanw
 # --- together with what else there is -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("raises", [True, False])
 @virtual
 async def test_records_of_a_batch_that_failed_alone_are_kept_during_an_outage_and_others_go_on(raises: bool) -> None:

@@ -276,6 +276,7 @@ async def test_no_task_is_left() -> None:
     assert asyncio.all_tasks() <= before
 
 
+@pytest.mark.slow
 async def test_handlers_that_never_wait_let_others_run() -> None:
     some = world()
     some.produce(20_000, keys=100)
@@ -342,6 +343,7 @@ async def test_call_backs_that_do_not_wait_end_once_on_an_event_loop_that_begins
     assert wrong == []
 
 
+@pytest.mark.slow
 async def test_what_the_coroutine_of_a_plain_handler_raises_is_not_kept() -> None:
     some = world()
     some.produce(5)

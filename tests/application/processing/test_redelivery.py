@@ -120,6 +120,7 @@ def service(*topics: str) -> Service:
     return made
 
 
+@pytest.mark.slow
 @virtual
 async def test_a_record_that_fails_comes_again_after_each_delay_with_attempts_going_on() -> None:
     some = service()
@@ -139,6 +140,7 @@ async def test_a_record_that_fails_comes_again_after_each_delay_with_attempts_go
     assert [some.committed("orders"), some.committed(topics[2]), some.committed(topics[3])] == [3, 1, 1]
 
 
+@pytest.mark.slow
 @virtual
 async def test_after_the_last_delay_a_record_is_given_up_as_it_was_first_and_a_reject_at_once() -> None:
     some = service()
@@ -356,6 +358,7 @@ async def test_a_share_group_rejects_only_those_records_of_a_batch_that_no_retry
         assert (shared.statistics().accepted, shared.statistics().rejected) == (5, 1)
 
 
+@pytest.mark.slow
 @virtual
 async def test_a_time_of_the_program_and_that_of_a_retry_topic_both_count() -> None:
     some = service()

@@ -92,6 +92,7 @@ TOPICS = st.sampled_from(["a", "b", "c"])
 HEADERS = st.sampled_from([None, ("h", "1"), ("h", "2"), ("i", "1")])
 
 
+@pytest.mark.slow
 @given(
     routes=st.lists(st.tuples(st.none() | st.frozensets(TOPICS, min_size=1), HEADERS), max_size=6),
     topic=TOPICS,
@@ -111,6 +112,7 @@ def test_routes_are_read_from_top_to_bottom(routes: Any, topic: str, headers: li
     assert found == next(iter(fits), None)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.none() | st.frozensets(TOPICS, min_size=1), HEADERS), min_size=1, max_size=5))
 def test_a_route_is_refused_if_and_only_if_those_above_take_all_its_records(routes: Any) -> None:
     router = Router()
@@ -343,6 +345,7 @@ async def test_order_by_key_holds_across_routes() -> None:
     assert some.committed() == 60
 
 
+@pytest.mark.slow
 @virtual
 async def test_a_slow_route_leaves_the_workers_to_the_others() -> None:
     some, router = world(), Router()

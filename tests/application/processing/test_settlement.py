@@ -33,6 +33,7 @@ from tests.testing.test_clusters import Run, on_both
 from .world import GROUP, Record, World, leave_a_map, processed, until, world
 
 
+@pytest.mark.slow
 @virtual
 async def test_no_record_is_handled_by_two_members_when_a_second_one_comes() -> None:
     some = world(4)
@@ -71,6 +72,7 @@ async def test_what_waits_when_an_eager_rebalance_begins_is_handled_by_the_membe
             await until(lambda: len({(record.partition, record.offset) for record in some.done}) == 800, 300)
 
 
+@pytest.mark.slow
 @virtual
 async def test_while_a_partition_drains_the_others_go_on() -> None:
     some = world(2)
@@ -96,6 +98,7 @@ async def test_while_a_partition_drains_the_others_go_on() -> None:
             tasks.cancel_scope.cancel()
 
 
+@pytest.mark.slow
 @virtual
 async def test_while_the_offset_of_a_partition_that_comes_cannot_be_read_those_that_stay_go_on_and_are_committed() -> None:
     some = world(2)
@@ -545,6 +548,7 @@ async def test_a_drain_waits_for_the_handlers_that_run_for_what_the_program_has_
         assert len(some.done) == run.statistics().late_results == 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "as it leaves"])
 @virtual
 async def test_a_partition_leaves_once_the_handlers_have_ended_of_what_the_program_has_sought_back_in(when: str) -> None:
@@ -671,6 +675,7 @@ async def test_without_a_group_nothing_is_committed() -> None:
     assert some.cluster.asked(Api.OFFSET_COMMIT) == []
 
 
+@pytest.mark.slow
 @virtual
 @pytest.mark.parametrize("how", [("classic", "range"), ("classic", "cooperative-sticky"), ("consumer", "")], ids=" ".join)
 async def test_nobody_waits_for_the_handlers_of_a_topic_that_was_deleted(how: tuple[str, str]) -> None:
@@ -719,6 +724,7 @@ async def test_one_answer_that_a_topic_is_unknown_has_nothing_handled_twice() ->
     assert sorted(some.offsets(some.started)) == list(range(40))
 
 
+@pytest.mark.slow
 @virtual
 @pytest.mark.parametrize("subscribed", [True, False])
 async def test_a_commit_of_a_topic_that_was_deleted_holds_up_no_other_topic(subscribed: bool) -> None:

@@ -18,6 +18,7 @@ from .test_on_asyncio import until as until_on_asyncio
 from .world import GROUP, Record, processed, until, world
 
 
+@pytest.mark.slow
 @virtual
 async def test_no_handler_of_a_paused_partition_begins() -> None:
     some = world(partitions=2)
@@ -64,6 +65,7 @@ async def test_threads_begin_nothing_of_a_paused_partition() -> None:
         await until_on_asyncio(lambda: len(started) == 50)
 
 
+@pytest.mark.slow
 @virtual
 async def test_a_key_is_handled_once_at_a_time_after_a_seek_too() -> None:
     """``World.handle`` fails if a key is handled twice at once."""
@@ -112,6 +114,7 @@ async def test_no_more_run_than_may() -> None:
     assert 5 <= most <= 10
 
 
+@pytest.mark.slow
 @virtual
 async def test_an_interval_of_nothing_keeps_nothing_busy() -> None:
     some = world()

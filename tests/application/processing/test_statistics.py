@@ -68,6 +68,7 @@ async def test_records_that_a_handler_did_not_get_to_did_not_wait_for_it_while_i
         assert run.statistics().seconds_in_queue == pytest.approx(5 * (4 + 3 + 2 + 1), abs=1), "each waits behind those before it"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plain", [False, True])
 @virtual
 async def test_each_record_of_a_batch_waits_for_its_handler(plain: bool) -> None:

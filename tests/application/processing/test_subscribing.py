@@ -88,6 +88,7 @@ async def test_what_is_done_is_committed_if_the_block_ends_right_after_unsubscri
         await until(lambda: some.committed() == 20)
 
 
+@pytest.mark.slow
 @virtual
 async def test_the_consumer_commits_by_itself_again_though_a_listener_takes_long_to_hear_of_unsubscribe() -> None:
     some = world()
@@ -179,6 +180,7 @@ async def test_what_is_done_of_partitions_that_are_assigned_no_longer_is_committ
     assert "could not be committed" not in caplog.text
 
 
+@pytest.mark.slow
 @virtual
 async def test_processing_that_ends_within_an_eager_rebalance_leaves_what_was_not_done() -> None:
     """What left in it stands past all that was received, and is committed by nobody."""
@@ -210,6 +212,7 @@ async def test_processing_that_ends_within_an_eager_rebalance_leaves_what_was_no
         await second.stop()
 
 
+@pytest.mark.slow
 @virtual
 async def test_processing_that_ends_between_the_two_halves_of_an_eager_rebalance_leaves_what_was_not_done() -> None:
     """What left comes back as it was, past all that was received: the consumer's own commits would cover what is not done."""

@@ -167,6 +167,7 @@ def nested(inner: tuple[Any, st.SearchStrategy[Any]]) -> st.SearchStrategy[tuple
     )
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_an_array_of_pythons_values_is_that_of_pyarrow(data: st.DataObject) -> None:
     kind, values = data.draw(st.sampled_from(VALUES).flatmap(nested).flatmap(nested))

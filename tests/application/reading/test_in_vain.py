@@ -101,6 +101,7 @@ def test_a_consumer_is_ready_with_what_is_assigned_to_it_and_until_that_is_nothi
     run(main)
 
 
+@pytest.mark.slow
 @on_both
 def test_a_subscription_without_partitions_here_is_one(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     """The group has more members than partitions, or no topic matches yet."""

@@ -100,6 +100,7 @@ async def _produce_slowly(cluster: FakeCluster, *tps: TopicPartition) -> None:
         await anyio.sleep(0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
 @virtual
 async def test_an_iteration_may_be_cancelled_at_any_await_and_begun_again(options: dict[str, Any]) -> None:
@@ -358,6 +359,7 @@ async def test_without_check_crcs_a_wrong_checksum_is_not_looked_at() -> None:
 # Promise 10, and reads of some partitions while others have data.
 
 
+@pytest.mark.slow
 @virtual
 async def test_a_slow_reader_bounds_what_is_fetched() -> None:
     cluster = FakeCluster(size=3)
@@ -888,6 +890,7 @@ async def test_a_read_whose_records_are_all_dropped_ends_in_its_time() -> None:
         assert (await consumer.getone()).offset == 19_999
 
 
+@pytest.mark.slow
 @virtual
 async def test_a_read_whose_records_are_all_dropped_polls_and_commits() -> None:
     """The member was put out of its group, and began where it had begun before."""

@@ -48,6 +48,7 @@ async def test_waiting_for_a_quiet_partition_costs_no_second_fetch_of_a_busy_one
         assert _fetched(consumer) < 1.2 * written
 
 
+@pytest.mark.slow
 @virtual
 async def test_a_partition_that_is_asked_for_is_fetched_however_full_the_buffer_is_of_others() -> None:
     """All but one fill the buffer and are never read; then each gets its turn, with leftovers of the others everywhere."""
@@ -220,6 +221,7 @@ def test_partitions_with_much_to_read_are_read_as_fast_beside_idle_ones_as_alone
     run_virtual_asyncio(scenario)
 
 
+@pytest.mark.slow
 def test_an_application_that_does_not_read_costs_no_more_requests_than_an_idle_one() -> None:
     async def scenario() -> None:
         cluster, (busy, *_) = filled(0, 3)

@@ -159,6 +159,7 @@ def test_a_record_whose_lock_has_ended_while_the_event_loop_was_blocked_comes_ag
 # --- waiting their turn ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @on_both
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_records_of_one_call_that_wait_their_turn_are_renewed(run: Run, by_hand: bool) -> None:
@@ -319,6 +320,7 @@ def test_the_outermost_of_nested_blocks_decides(run: Run) -> None:
     run(main)
 
 
+@pytest.mark.slow
 @on_both
 def test_a_handler_with_a_block_of_its_own_hears_of_the_loss_from_process(run: Run) -> None:
     async def main() -> None:

@@ -95,6 +95,7 @@ def test_a_partition_that_cannot_be_read_is_seen_while_it_lasts(run: Run, error:
     run(main)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fails_first", [True, False])
 @on_both
 def test_a_partition_without_a_leader_is_seen_until_it_has_one(run: Run, fails_first: bool) -> None:

@@ -430,6 +430,7 @@ def test_one_large_batch_is_shared_by_members_whose_jobs_take_some_time(
     run(main)
 
 
+@pytest.mark.slow
 @on_both
 def test_an_application_that_is_fast_gets_whole_batches(run: Run) -> None:
     async def main() -> None:
@@ -454,6 +455,7 @@ def test_an_application_that_is_fast_gets_whole_batches(run: Run) -> None:
     run(main)
 
 
+@pytest.mark.slow
 @on_both
 def test_a_program_that_pauses_now_and_then_still_gets_whole_batches(run: Run) -> None:
     async def main() -> None:

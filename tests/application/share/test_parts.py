@@ -11,6 +11,7 @@ from kafka_async.application.share.parts import assemble_share
 OPTIONS = {"bootstrap_servers": "nowhere:1", "group_id": "workers"}
 
 
+@pytest.mark.slow
 def test_a_share_consumer_works_with_the_parts_that_it_is_given_and_is_not_kept_alive_by_them() -> None:
     parts = assemble_share(OPTIONS)
     consumer = ShareConsumer[bytes, bytes]("jobs", parts=parts)

@@ -249,6 +249,7 @@ def test_a_deserializer_that_asks_for_another_attempt_holds_nothing_back_for_goo
     run(main)
 
 
+@pytest.mark.slow
 @on_both
 def test_records_whose_deserializers_take_longer_than_a_lock_lasts_are_returned_at_their_first_delivery(run: Run) -> None:
     async def read_value(data: bytes) -> str:

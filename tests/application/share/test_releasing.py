@@ -26,6 +26,7 @@ def _member(cluster: Cluster) -> ShareConsumer[Any, Any]:
     return ShareConsumer("jobs", group_id="workers", **cluster.options())
 
 
+@pytest.mark.slow
 @on_both
 @pytest.mark.parametrize("how", ["release", "function"])
 def test_a_dependency_that_is_down_for_some_seconds_costs_no_job(run: Run, how: str) -> None:

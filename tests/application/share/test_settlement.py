@@ -193,6 +193,7 @@ def test_a_record_that_no_handler_had_is_said_to_be_one_at_each_delivery(run: Ru
     assert [text.partition("jobs-0 at offset 0: ")[2].partition(" before")[0] for text in said] == ["released", "dead letter"]
 
 
+@pytest.mark.slow
 @on_both
 @pytest.mark.parametrize("also", [[], [b"1"]], ids=["alone", "with another"])
 def test_a_refused_record_behind_handlers_that_hang_is_others_after_the_time_of_a_lock(run: Run, also: list[bytes]) -> None:
@@ -231,6 +232,7 @@ def test_a_refused_record_behind_handlers_that_hang_is_others_after_the_time_of_
     run(main)
 
 
+@pytest.mark.slow
 @on_both
 @pytest.mark.parametrize("plain", [False, True])
 def test_no_more_is_locked_than_handlers_get_to_in_time_also_if_a_plain_function_returns_something_to_await(
@@ -253,6 +255,7 @@ def test_no_more_is_locked_than_handlers_get_to_in_time_also_if_a_plain_function
     run(main)
 
 
+@pytest.mark.slow
 def test_records_behind_plain_handlers_that_hang_are_others_after_the_time_of_a_lock() -> None:
     go_on = Event()
 

@@ -892,6 +892,7 @@ def test_sessions_in_no_use_are_closed_at_the_end() -> None:
     assert (last.message.session_id, last.message.session_epoch, last.message.topics) == (8, -1, ())
 
 
+@pytest.mark.slow
 def test_a_thousand_idle_partitions_cost_nothing() -> None:
     partitions = [TopicPartition("t", index) for index in range(1000)]
     world = World()

@@ -40,6 +40,7 @@ def test_it_stays_if_more_would_not_help(fill: float, waited: float) -> None:
     assert size.bytes == 2 * MIB
 
 
+@pytest.mark.slow
 @given(
     st.integers(1, 2**31 - 1),
     st.integers(1, 2**40),
@@ -137,6 +138,7 @@ def test_a_part_is_not_smaller_than_the_batches_that_come() -> None:
     assert share.bytes == 170
 
 
+@pytest.mark.slow
 @given(
     st.integers(1, 2**31),
     st.integers(0, 5000),

@@ -2,6 +2,7 @@
 
 from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -80,6 +81,7 @@ def test_a_record_that_is_settled_is_not_renewed_any_more() -> None:
     assert world.take(renewal=True) == []
 
 
+@pytest.mark.slow
 @given(st.sets(st.integers(0, 60), min_size=1), st.sets(st.integers(0, 60)))
 def test_what_the_broker_refuses_is_found_and_everything_else_counts(offsets: set[int], bad: set[int]) -> None:
     world = World()
@@ -95,6 +97,7 @@ def test_what_the_broker_refuses_is_found_and_everything_else_counts(offsets: se
     assert world.settled.keys() == offsets
 
 
+@pytest.mark.slow
 @given(st.sets(st.integers(0, 60), min_size=1), st.sets(st.integers(1, 59)))
 def test_what_is_refused_of_renewals_is_found_and_the_others_are_renewed(offsets: set[int], bad: set[int]) -> None:
     world = World()

@@ -44,6 +44,7 @@ def read(assertion: str, key: Any = RSA) -> dict[str, Any]:
     return jwt.decode(assertion, key.public_key(), algorithms=["RS256", "ES256"], options=times)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("algorithm", "key"), [("RS256", RSA), ("ES256", P256)])
 def test_others_can_verify_what_is_signed(algorithm: Any, key: Any, tmp_path: Path) -> None:
     for _ in range(20):  # a half of a signature may begin with zeros
@@ -91,6 +92,7 @@ def test_a_passphrase_opens_the_key(algorithm: Any, key: Any, form: PrivateForma
     assert PASSPHRASE not in repr(source)
 
 
+@pytest.mark.slow
 def test_a_key_that_was_replaced_signs_the_next_assertion(tmp_path: Path) -> None:
     source = signed(tmp_path)
     assert read(source())

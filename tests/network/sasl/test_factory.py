@@ -165,6 +165,7 @@ def key(tmp_path: Path) -> Any:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*used without TLS:RuntimeWarning")
 @pytest.mark.parametrize("grant", ["client_credentials", "urn:ietf:params:oauth:grant-type:jwt-bearer"])
 async def test_options_make_assertions_that_a_token_endpoint_takes(grant: str, key: Any, tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ def test_extensions_that_would_break_the_format_are_refused_and_not_shown(extens
     assert "secr" not in str(caught.value)
 
 
+@pytest.mark.slow
 @given(st.text(), st.dictionaries(st.text(), st.text()))
 def test_a_message_has_exactly_the_fields_that_were_given(token: str, extensions: dict[str, str]) -> None:
     try:

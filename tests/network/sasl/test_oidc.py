@@ -36,6 +36,7 @@ def answer(**content: Any) -> Reply:
     return Reply(body=json.dumps(content).encode())
 
 
+@pytest.mark.slow
 async def test_it_asks_with_the_credentials_of_a_client() -> None:
     with TokenEndpoint() as endpoint:
         token = await provider(endpoint, scope="read write").token()
@@ -117,6 +118,7 @@ def test_a_fault_that_stays_is_reported_with_its_reason() -> None:
     assert len(endpoint.asked) > 3
 
 
+@pytest.mark.slow
 def test_an_endpoint_where_nobody_listens_is_a_connection_error() -> None:
     with TokenEndpoint() as endpoint:
         pass
@@ -325,6 +327,7 @@ async def test_the_environment_changes_nothing(monkeypatch: pytest.MonkeyPatch, 
     assert base64.b64decode(endpoint.asked[0].headers["Authorization"].removeprefix("Basic ")).startswith(b"client:")
 
 
+@pytest.mark.slow
 async def test_the_keys_of_a_session_are_not_written_to_the_file_in_the_environment(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:

@@ -85,6 +85,7 @@ def test_the_examples_of_the_rfcs(example: Example) -> None:
     assert scram.receive(example.server_final) is None
 
 
+@pytest.mark.slow
 @given(
     mechanism=st.sampled_from(["sha256", "sha512"]),
     username=st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1, max_size=10),
@@ -195,6 +196,7 @@ def test_the_brokers_refusal_is_repeated_within_bounds_and_without_the_password(
     assert len(text) < 400
 
 
+@pytest.mark.slow
 @given(message=st.one_of(st.binary(max_size=200), st.text("rsive=,0123456789+/A", max_size=60).map(str.encode)))
 def test_nothing_but_a_typed_error_comes_of_junk(message: bytes) -> None:
     for scram in (begun(), finished()):

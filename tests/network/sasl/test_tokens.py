@@ -260,6 +260,7 @@ async def test_cancelling_who_fetches_leaves_the_fetch_to_the_next() -> None:
     assert got == ["token2"]
 
 
+@pytest.mark.slow
 def test_one_provider_serves_several_event_loops() -> None:
     provider = Kept()
     assert anyio.run(provider.token) == "token1"

@@ -38,6 +38,7 @@ def test_a_partition_that_went_back_takes_nothing_from_the_others() -> None:
     assert share({A0: 100, A1: 0}, {A0: 5, A1: 100}, 10) == {A0: 5, A1: 10}
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 2**40)), min_size=1, max_size=8), st.integers(1, 2**41))
 def test_batches_reach_the_end_and_never_pass_it(parts: list[tuple[int, int]], most: int) -> None:
     starts = {TopicPartition("t", number): start for number, (start, _) in enumerate(parts)}

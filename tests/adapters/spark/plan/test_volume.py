@@ -159,6 +159,7 @@ def test_a_size_that_is_not_known_is_asked_for_once_and_assumed() -> None:
     assert there.asked.count("records") == 1
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10**6), st.integers(1, 10**6), st.integers(1, 101_000), st.floats(0, 10**6))
 def test_a_batch_ends_after_its_start_and_not_beyond_what_is_there(start: int, count: int, most: int, size: float) -> None:
     (end,) = share_bytes({A0: (start, start + count)}, {A0: size}, most).values()

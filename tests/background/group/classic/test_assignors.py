@@ -91,12 +91,14 @@ def test_round_robin_passes_over_who_is_not_subscribed() -> None:
     assert divide(RoundRobinAssignor(), plain(a=1, b=2, c=3), *members) == {"x": "a0", "y": "b0", "z": "b1 c0 c1 c2"}
 
 
+@pytest.mark.slow
 @given(groups())
 def test_every_partition_has_one_subscriber(group: Group) -> None:
     for assignor in (RangeAssignor(), RoundRobinAssignor()):
         check_division(*group, assignor.assign(*group))
 
 
+@pytest.mark.slow
 @given(groups())
 def test_range_is_even_within_each_topic(group: Group) -> None:
     topics, members = group
@@ -106,12 +108,14 @@ def test_range_is_even_within_each_topic(group: Group) -> None:
         assert not counts or max(counts) - min(counts) <= 1
 
 
+@pytest.mark.slow
 @given(groups(alike=True))
 def test_round_robin_is_even_if_all_subscribe_alike(group: Group) -> None:
     counts = [len(partitions) for partitions in RoundRobinAssignor().assign(*group).values()]
     assert max(counts) - min(counts) <= 1
 
 
+@pytest.mark.slow
 @given(groups())
 def test_the_order_of_members_does_not_matter(group: Group) -> None:
     topics, members = group

@@ -45,6 +45,7 @@ def _perform(crowd: Crowd, action: str, world: World, now: float) -> None:
             world.member.enforce_rebalance("", now)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["range", "sticky", "cooperative-sticky"])
 @examples(0.3)
 @given(actions=ACTIONS)

@@ -48,6 +48,7 @@ def without_racks(group: Group) -> Group:
 # --- properties -----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(groups())
 def test_every_partition_has_one_subscriber_and_the_numbers_are_even(group: Group) -> None:
     division = eager(*group)
@@ -55,12 +56,14 @@ def test_every_partition_has_one_subscriber_and_the_numbers_are_even(group: Grou
     assert is_even(group[1], division)
 
 
+@pytest.mark.slow
 @given(groups(alike=True))
 def test_alike_members_differ_by_one_at_most(group: Group) -> None:
     sizes = counts(eager(*group))
     assert sizes[-1] - sizes[0] <= 1
 
 
+@pytest.mark.slow
 @given(groups())
 def test_nothing_moves_when_nothing_changed(group: Group) -> None:
     topics, members = without_racks(group)
@@ -68,6 +71,7 @@ def test_nothing_moves_when_nothing_changed(group: Group) -> None:
     assert moved(before, eager(topics, before)) == 0
 
 
+@pytest.mark.slow
 @given(groups())
 def test_a_member_that_leaves_moves_only_what_was_its_own_if_all_subscribe_alike(group: Group) -> None:
     topics, members = without_racks(group)
@@ -80,6 +84,7 @@ def test_a_member_that_leaves_moves_only_what_was_its_own_if_all_subscribe_alike
         assert moved(stay, division) == 0
 
 
+@pytest.mark.slow
 @given(groups(alike=True))
 def test_a_member_that_joins_takes_its_share_and_nothing_else_moves(group: Group) -> None:
     topics, members = without_racks(group)
@@ -90,6 +95,7 @@ def test_a_member_that_joins_takes_its_share_and_nothing_else_moves(group: Group
     assert moved(now, division) == len(division["new"])
 
 
+@pytest.mark.slow
 @given(groups())
 def test_the_order_of_members_does_not_matter(group: Group) -> None:
     topics, members = group
@@ -97,6 +103,7 @@ def test_the_order_of_members_does_not_matter(group: Group) -> None:
     assert eager(topics, before) == eager(topics, before[::-1])
 
 
+@pytest.mark.slow
 @given(groups(), groups())
 def test_stale_claims_of_another_world_do_no_harm(group: Group, other: Group) -> None:
     topics, members = group
@@ -105,6 +112,7 @@ def test_stale_claims_of_another_world_do_no_harm(group: Group, other: Group) ->
     check_division(topics, odd, eager(topics, odd))
 
 
+@pytest.mark.slow
 @given(groups(), groups())
 def test_cooperative_gives_nothing_away_that_is_owned_and_ends_even(group: Group, other: Group) -> None:
     """Two groups' worth of members meet; each gives up what it is told to and joins again, until nothing changes."""

@@ -921,6 +921,7 @@ def act(world: World, step: str, value: object, now: float) -> None:  # noqa: C9
             world.member.refused(CommitFailure.UNKNOWN_MEMBER, world.member.identity, now)
 
 
+@pytest.mark.slow
 @given(st.lists(STEPS, max_size=60))
 def test_whatever_happens_the_table_knows_it_and_no_turn_spins(steps: list[tuple[str, object]]) -> None:
     world = World()
