@@ -6,7 +6,13 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import pytest
 from hypothesis import settings
+
+
+def apart(*values: Any) -> list[Any]:
+    """Return values of a parameter that are only tried with ``--apart``: those of a long test that rarely fails."""
+    return [pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.apart) for value in values]
 
 
 def examples(times: float) -> settings:

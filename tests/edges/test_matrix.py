@@ -10,16 +10,18 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
+from tests.effort import apart
+
 from .__main__ import failures, smallest
 from .programs import EXHAUSTIVE, Program, random_program
 
 RANDOM = 1200
 """How many random programs a full run has."""
-SCHEDULES = (1, 2)
+SCHEDULES = (1, *apart(2))
 """Seeds of schedules; an eighth of the exhaustive lists runs with each of them too."""
-PARTS = [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, 8))]
-"""The programs are divided among eight tests; the first is fast."""
-RANDOM_PARTS = [pytest.param(part, marks=pytest.mark.apart) if part % 2 else part for part in range(8)]
+PARTS = [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, 9)), *apart(*range(9, 16))]
+"""The programs are divided among sixteen tests. The first is fast, and nine run each time: neighbors differ in one step only."""
+RANDOM_PARTS = [*range(4), *apart(*range(4, 8))]
 """Half of the random programs run each time; ``python -m tests.edges`` runs as many others as there is time for."""
 SHOWN = 5
 """Failing programs that are cut down and shown."""
@@ -37,7 +39,6 @@ def check(programs: Iterator[Program]) -> None:
     assert not found, "\n" + "\n".join(shown)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("kind", sorted(EXHAUSTIVE))
 def test_every_combination_holds(kind: str, part: int) -> None:
@@ -48,7 +49,7 @@ def test_every_combination_holds(kind: str, part: int) -> None:
 @pytest.mark.parametrize("seed", SCHEDULES)
 @pytest.mark.parametrize("kind", sorted(EXHAUSTIVE))
 def test_combinations_hold_whatever_times_answers_take(kind: str, seed: int) -> None:
-    programs = (evolve(program, schedule=seed) for program in islice(EXHAUSTIVE[kind](), seed, None, len(PARTS)))
+    programs = (evolve(program, schedule=seed) for program in islice(EXHAUSTIVE[kind](), seed, None, 8))
     check(programs)
 
 

@@ -172,11 +172,15 @@ async def _until_done(member: Member, count: int, *topics: str) -> None:
 WAYS = (Member.getone, Member.getmany, Member.iterate, Member.process)
 COMBINATIONS = [
     pytest.param(
-        way, deserializer, event, id=f"{way.__name__}-{deserializer}-{event.__name__}", marks=pytest.mark.slow if number % 7 else ()
+        way,
+        deserializer,
+        event,
+        id=f"{way.__name__}-{deserializer}-{event.__name__}",
+        marks=() if number % 7 == 0 else pytest.mark.slow if number % 7 < 4 else pytest.mark.apart,
     )
     for number, (way, deserializer, event) in enumerate(itertools.product(WAYS, DESERIALIZERS, EVENTS))
 ]
-"""One in seven is fast: so each way, deserializer and event comes up."""
+"""One in seven is fast, so each way, deserializer and event comes up; three are slow, and three apart."""
 
 
 @on_both

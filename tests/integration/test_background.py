@@ -18,6 +18,7 @@ from kafka_async import ConsumerState, TopicPartition
 from kafka_async import sync as blocking
 from kafka_async.errors import ConsumerStoppedError, IllegalStateError
 from tests.brokers import KafkaCluster
+from tests.effort import apart
 
 from .tools import PATIENCE, Record, eventually, flat, make, new_topic, nothing_more, offsets, read
 
@@ -132,8 +133,9 @@ def test_a_forked_process_reads_while_its_parent_does(kafka44: KafkaCluster) -> 
         assert first + [consumer.getone().offset for _ in range(15)] == list(range(20))
 
 
-@pytest.mark.parametrize("background", ["task", "thread"])
-@pytest.mark.parametrize("deserialize", [False, True])
+@pytest.mark.parametrize(
+    ("background", "deserialize"), [("task", True), ("thread", False), *apart(("task", False), ("thread", True))]
+)
 async def test_reads_cancelled_at_random_moments_lose_and_repeat_nothing(
     kafka44: KafkaCluster, background: str, deserialize: bool
 ) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from kafka_async import ConsumerState, TopicPartition
 from tests.brokers import KafkaCluster
+from tests.effort import apart
 
 from .tools import PATIENCE, all_of, make, new_topic, nothing_more, offsets, read, until
 
@@ -22,7 +23,9 @@ def broker(kafka44: KafkaCluster) -> Iterator[KafkaCluster]:
     kafka44.heal()
 
 
-@pytest.mark.parametrize(("how", "background"), [("restart", "thread"), ("kill", "task"), ("pause", "task"), ("pause", "thread")])
+@pytest.mark.parametrize(
+    ("how", "background"), [("restart", "thread"), ("kill", "task"), ("pause", "task"), *apart(("pause", "thread"))]
+)
 async def test_reading_goes_on_after_the_broker(broker: KafkaCluster, how: str, background: str) -> None:
     topic = new_topic(broker, 2)
     before = broker.produce(topic, 2000, partitions=2)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.brokers import KafkaCluster
+from tests.effort import apart
 
 from .groups import new_group, reading
 from .tools import PATIENCE, new_topic, until
@@ -57,7 +58,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", [*apart("classic"), "consumer"])
 async def test_a_process_that_was_frozen_longer_than_its_session_hands_out_nothing_that_others_own(
     kafka44: KafkaCluster, protocol: str
 ) -> None:

@@ -31,13 +31,12 @@ _PLACE: Final = re.compile(rb"Partition:(\d+)\tOffset:(\d+)\t")
 @pytest.mark.parametrize(
     ("protocol", "arguments", "leader"),
     [
-        ("classic", ("--assignment-strategy", RANGE), "ours"),
-        ("classic", ("--assignment-strategy", COOPERATIVE), "java"),
-        ("classic", ("--assignment-strategy", COOPERATIVE), "ours"),
-        ("classic", ("--assignment-strategy", f"{_PACKAGE}.StickyAssignor"), "ours"),
-        ("consumer", (), "java"),
+        pytest.param("classic", ("--assignment-strategy", RANGE), "ours", id="range", marks=pytest.mark.apart),
+        pytest.param("classic", ("--assignment-strategy", COOPERATIVE), "java", id="cooperative led by java"),
+        pytest.param("classic", ("--assignment-strategy", COOPERATIVE), "ours", id="cooperative", marks=pytest.mark.apart),
+        pytest.param("classic", ("--assignment-strategy", f"{_PACKAGE}.StickyAssignor"), "ours", id="sticky"),
+        pytest.param("consumer", (), "java", id="consumer"),
     ],
-    ids=["range", "cooperative led by java", "cooperative", "sticky", "consumer"],
 )
 async def test_members_of_java_and_ours_share_a_group(
     kafka_cluster3: KafkaCluster, protocol: str, arguments: tuple[str, ...], leader: str
@@ -100,7 +99,7 @@ async def test_a_group_becomes_cooperative_by_rolling_restarts(kafka_cluster3: K
     ("protocol", "java"),
     [
         pytest.param("classic", True, id="from classic"),
-        pytest.param("consumer", True, id="from consumer"),
+        pytest.param("consumer", True, id="from consumer", marks=pytest.mark.apart),
         pytest.param("classic", False, id="from classic without java", marks=pytest.mark.apart),
     ],
 )

@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 
 from tests.brokers import KafkaCluster
+from tests.effort import apart
 
 from .groups import PROTOCOLS, Load, Process, Processes, both, both_at_once, load, new_group, processes
 from .tools import new_topic, until
@@ -65,6 +66,7 @@ async def test_brokers_that_are_restarted_one_by_one_cause_no_rebalance(kafka_cl
 
 
 @pytest.mark.slow
+@pytest.mark.apart  # test_groups_faults.py kills a coordinator in each run
 async def test_a_broker_that_dies_causes_no_rebalance(kafka_cluster3: KafkaCluster) -> None:
     async with _group_of_each_protocol(kafka_cluster3, 2, 20_000) as groups:
         async with _without_a_rebalance(groups):
@@ -76,7 +78,7 @@ async def test_a_broker_that_dies_causes_no_rebalance(kafka_cluster3: KafkaClust
         await asyncio.to_thread(kafka_cluster3.heal)
 
 
-@both
+@pytest.mark.parametrize("protocol", ["consumer", *apart("classic")])
 async def test_members_that_are_bounced_cleanly_leave_no_gap_and_read_nothing_twice(
     kafka_cluster3: KafkaCluster, protocol: str
 ) -> None:
@@ -136,6 +138,7 @@ async def test_static_members_are_bounced_without_a_rebalance_of_the_others(kafk
     assert not members.watch.breaches
 
 
+@pytest.mark.apart  # test_groups_life.py has static members in each run; these are killed under load
 @both_at_once
 async def test_a_static_member_that_is_killed_is_waited_for_until_its_session_is_over(
     kafka_cluster3: KafkaCluster, protocol: str
@@ -193,7 +196,7 @@ async def test_of_two_static_members_with_one_name_one_survives(kafka_cluster3: 
     assert not members.watch.breaches
 
 
-@both
+@pytest.mark.parametrize("protocol", ["classic", *apart("consumer")])
 async def test_a_group_that_grows_and_shrinks_has_a_valid_assignment_after_every_step(
     kafka_cluster3: KafkaCluster, protocol: str
 ) -> None:

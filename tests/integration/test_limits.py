@@ -10,10 +10,10 @@ from aiokafka import AIOKafkaProducer
 from kafka_async import Breaker, ShareConsumer
 from kafka_async.errors import TooManyFailuresError
 from tests.brokers import KafkaCluster
+from tests.effort import apart
 
 from .groups import both, both_at_once, new_group
 from .share import from_the_start
-from .test_caller_iteration import both_backgrounds
 from .tools import new_topic, until
 
 pytestmark = pytest.mark.brokers
@@ -47,7 +47,7 @@ async def produce(cluster: KafkaCluster, topic: str, count: int, per_second: int
 
 
 @both_at_once
-@both_backgrounds
+@pytest.mark.parametrize("background", ["task", *apart("thread")])
 async def test_an_outage_of_what_handlers_need(kafka44: KafkaCluster, protocol: str, background: str) -> None:
     topic, needed, count = new_topic(kafka44, 4), Dependency(), 3000
     group = new_group(kafka44, protocol)

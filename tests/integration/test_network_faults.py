@@ -14,6 +14,7 @@ from attrs import define, field, frozen
 
 from kafka_async.trace import RequestSent, TraceEvent
 from tests.brokers import KafkaCluster, payload
+from tests.effort import apart
 from tests.faults.proxy import PROXIED, Proxy, Strike, Trap, Way, proxied
 
 from .groups import PROTOCOLS, Group, both, exactly, load, longest_wait, new_group, reading, several, shared
@@ -269,7 +270,7 @@ async def test_a_black_hole_shorter_than_the_session_costs_no_place_and_no_recor
     assert await group.commits(topic, 6) == {partition: numbers[-1] + 1 for partition, numbers in writing.offsets.items()}
 
 
-@both
+@pytest.mark.parametrize("protocol", [*apart("classic"), "consumer"])
 async def test_connections_that_carry_nothing_any_more_are_all_found_by_one_request_that_times_out(
     kafka_cluster3: KafkaCluster, proxy: Proxy, protocol: str
 ) -> None:

@@ -17,6 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package
 from kafka_async import TopicPartition
 from kafka_async.errors import AuthenticationFailedError
 from kafka_async.trace import ConnectionClosed, Fault, RequestFailed, RequestSent, TraceEvent
+from tests.effort import apart
 
 from .secure import REAUTH_MS, SIMPLE, Secure, login
 from .tools import PATIENCE, all_of, eventually, new_topic, read
@@ -27,7 +28,7 @@ RECORDS = 50_000
 SESSIONS = 3
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", ["classic", *apart("consumer")])
 async def test_sessions_are_renewed_under_load_without_losing_a_request(kafka_secure: Secure, protocol: str) -> None:
     topic = new_topic(kafka_secure.cluster)
     kafka_secure.cluster.produce(topic, RECORDS, 200)

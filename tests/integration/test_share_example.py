@@ -8,12 +8,13 @@ from uuid import uuid4
 import pytest
 
 from tests.brokers import KafkaCluster
+from tests.effort import apart
 from tests.whole.test_examples import ROOT
 
 pytestmark = pytest.mark.brokers
 
 
-@pytest.mark.parametrize("way", ["process", "getmany"])
+@pytest.mark.parametrize("way", ["process", *apart("getmany")])
 def test_every_job_is_done_though_workers_are_killed(kafka_share: KafkaCluster, way: str) -> None:
     topic = kafka_share.create_topic(f"queue-{uuid4().hex[:8]}", 2)
     kafka_share.produce(topic, 600, partitions=2)

@@ -10,6 +10,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, load_pem_private_key, pkcs12
 from cryptography.x509 import load_pem_x509_certificates
 
+from tests.effort import apart
+
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
 
 from .secure import PASSWORD, Secure, acl, login
@@ -34,7 +36,7 @@ def options(secure: Secure, listener: str, **more: str) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("listener", ["TLSLOGIN", "MUTUAL"])
+@pytest.mark.parametrize("listener", ["TLSLOGIN", *apart("MUTUAL")])
 def test_a_job_moves_over_by_the_name_of_its_format(spark: Any, kafka_secure: Secure, listener: str) -> None:
     topic = new_topic(kafka_secure.cluster)
     kafka_secure.cluster.produce(topic, 20)

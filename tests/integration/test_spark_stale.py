@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import pytest
 
+from tests.effort import apart
+
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
 
 from attrs import Factory, define, evolve
@@ -88,7 +90,7 @@ def options(proxy: Proxy, stale: Stale, **more: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("strict", ["true", "false"])
-@pytest.mark.parametrize("times", [1, 2, 4])
+@pytest.mark.parametrize("times", [*apart(1, 2), 4])
 async def test_a_query_goes_on_behind_ends_that_are_older_than_what_it_has_read(
     job: Job, proxy: Proxy, stale: Stale, times: int, strict: str
 ) -> None:
@@ -112,7 +114,7 @@ async def test_a_query_goes_on_behind_ends_that_are_older_than_what_it_has_read(
 
 
 @pytest.mark.parametrize("strict", ["true", "false"])
-@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("times", [*apart(1), 2])
 async def test_available_now_does_not_end_where_a_stale_answer_says(
     job: Job, proxy: Proxy, stale: Stale, times: int, strict: str
 ) -> None:

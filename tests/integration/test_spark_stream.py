@@ -12,6 +12,8 @@ from uuid import UUID
 
 import pytest
 
+from tests.effort import apart
+
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install '.[spark]'")
 
 from attrs import Factory, define
@@ -207,7 +209,7 @@ def test_a_start_at_the_end_loses_nothing_when_the_first_batch_fails(job: Job) -
 
 
 @pytest.mark.parametrize(("before", "after"), [(JVM, OURS), (OURS, JVM)], ids=["to ours", "from ours"])
-@pytest.mark.parametrize("fails", [0, 1, 2])
+@pytest.mark.parametrize("fails", [*apart(0, 1), 2])
 def test_a_job_moves_from_one_connector_to_the_other(job: Job, before: str, after: str, fails: int) -> None:
     topic = new_topic(job.cluster, 2)
     job.cluster.produce(topic, 200, partitions=2)
@@ -221,7 +223,7 @@ def test_a_job_moves_from_one_connector_to_the_other(job: Job, before: str, afte
 
 
 @pytest.mark.parametrize(("before", "after"), [(JVM, OURS), (OURS, JVM)], ids=["to ours", "from ours"])
-@pytest.mark.parametrize("start", ["earliest", "latest"])
+@pytest.mark.parametrize("start", [*apart("earliest"), "latest"])
 def test_a_job_that_finished_one_batch_moves_from_one_connector_to_the_other(job: Job, before: str, after: str, start: str) -> None:
     topic = new_topic(job.cluster, 2)
     job.cluster.produce(topic, 200, partitions=2)

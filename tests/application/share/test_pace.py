@@ -14,6 +14,7 @@ from kafka_async.errors import LockLostError
 from kafka_async.testing import Cluster
 from kafka_async.wire import Api
 from kafka_async.wire.messages import ShareFetchRequest
+from tests.effort import apart
 from tests.testing.test_clusters import Run, on_both
 
 Handler = Callable[[Any], Awaitable[None]]
@@ -209,7 +210,7 @@ def test_two_members_share_jobs_that_take_long(
 @pytest.mark.slow
 @on_both
 @pytest.mark.parametrize("read", [_iterate, _getone, _process])
-@pytest.mark.parametrize("lock", [5.0, 15.0])
+@pytest.mark.parametrize("lock", [5.0, *apart(15.0)])
 @pytest.mark.parametrize("brokers", [1, 3])
 def test_jobs_longer_than_a_lock_are_shared_by_many_members_and_cost_no_delivery(
     run: Run, read: Callable[[ShareConsumer[Any, Any], Handler], Awaitable[None]], lock: float, brokers: int
