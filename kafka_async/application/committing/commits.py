@@ -152,11 +152,18 @@ class Commits:
         """
         if not self.unread.config.tells_new_partitions:
             return {}
+        others = {
+            tp: cursor
+            for tp, cursor in self.unread.partitions.items()
+            if tp not in committed and cursor.custody is PartitionCustody.OURS
+        }
+        for cursor in others.values():
+            self.unread.locate(cursor)  # also what nothing was read of yet has begun
         return {
             partition: OffsetAndMetadata(cursor.stored.begins, "", None, cursor.stored.topic_id)
-            for partition, cursor in self.unread.partitions.items()
+            for partition, cursor in others.items()
             if cursor.stored.begins is not None and cursor.stored.attempted is None
-            if cursor.custody is PartitionCustody.OURS and partition not in committed and not self._is_being_told(partition, cursor)
+            if not self._is_being_told(partition, cursor)
         }
 
     def _is_being_told(self, partition: TopicPartition, cursor: Cursor) -> bool:

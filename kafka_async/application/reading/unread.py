@@ -303,12 +303,15 @@ class Unread:
         cursor.parcels.clear()
 
     def positions(self, which: Callable[[Cursor], bool] = lambda _: True) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the position of every partition that has one, with its leader epoch, as it would be committed."""
-        return {
-            partition: position
-            for partition, cursor in self.partitions.items()
-            if which(cursor) and (position := cursor.to_commit) is not None
-        }
+        """Return the position of every partition that has one, with its leader epoch, as it would be committed.
+
+        Also of one of which nothing was read yet. Its next owner would begin elsewhere if that were not stored: at the end of the
+        log, past what was written meanwhile, or at its beginning, as if the partition were new.
+        """
+        chosen = {partition: cursor for partition, cursor in self.partitions.items() if which(cursor)}
+        for cursor in chosen.values():
+            self.locate(cursor)
+        return {partition: position for partition, cursor in chosen.items() if (position := cursor.to_commit) is not None}
 
     # --- a take and its delivery -----------------------------------------------------------------------------------------------
 
