@@ -157,8 +157,7 @@ class Commits:
             for tp, cursor in self.unread.partitions.items()
             if tp not in committed and cursor.custody is PartitionCustody.OURS
         }
-        for cursor in others.values():
-            self.unread.locate(cursor)  # also what nothing was read of yet has begun
+        self.unread.locate_all(others.values())  # also what nothing was read of yet has begun
         return {
             partition: OffsetAndMetadata(cursor.stored.begins, "", None, cursor.stored.topic_id)
             for partition, cursor in others.items()

@@ -309,8 +309,7 @@ class Unread:
         log, past what was written meanwhile, or at its beginning, as if the partition were new.
         """
         chosen = {partition: cursor for partition, cursor in self.partitions.items() if which(cursor)}
-        for cursor in chosen.values():
-            self.locate(cursor)
+        self.locate_all(chosen.values())
         return {partition: position for partition, cursor in chosen.items() if (position := cursor.to_commit) is not None}
 
     # --- a take and its delivery -----------------------------------------------------------------------------------------------
@@ -427,6 +426,12 @@ class Unread:
         if not any(isinstance(piece, Refusal) for piece in cursor.ahead):
             self.failing.discard(cursor.partition)
         cursor.parcels = deque(parcel for parcel in cursor.parcels if not isinstance(parcel, PartitionFailed))
+
+    def locate_all(self, cursors: Iterable[Cursor]) -> None:
+        """See ``locate``."""
+        for cursor in cursors:
+            if cursor.taken_to is None:
+                self.locate(cursor)
 
     def locate(self, cursor: Cursor) -> int | None:
         """Return the position; if nothing has been handed out yet, the position of the first thing in the buffer."""
