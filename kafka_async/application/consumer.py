@@ -463,6 +463,7 @@ class KafkaConsumer(Generic[K, V]):
         for commits of partitions that were assigned by hand; these wait until the member has left. Raises what a plain call-back
         raises, when all is done.
         """
+        self._parts.guard.ask()
         self._parts.guard.check_open()
         owned, running = (
             self._parts.subscribed.is_subscription,
@@ -498,6 +499,7 @@ class KafkaConsumer(Generic[K, V]):
         self._assign(wanted, kept=wanted)
 
     def _assign(self, wanted: Collection[TopicPartition], *, kept: Collection[TopicPartition]) -> None:
+        self._parts.guard.ask()
         self._parts.guard.check_open()
         if self._parts.subscribed.is_subscription:
             raise IllegalStateError("topics were subscribed with subscribe(); call unsubscribe() first")
@@ -558,6 +560,7 @@ class KafkaConsumer(Generic[K, V]):
 
         Raises ``IllegalStateError`` for a partition that is not assigned, ``KafkaTimeoutError`` after ``default_api_timeout_ms``.
         """
+        self._parts.guard.ask()
         self._parts.guard.check_running()
         self._parts.unread.settle()
         if self._parts.unread.locate(self._parts.assigned.cursor(partition)) is None:
@@ -577,6 +580,7 @@ class KafkaConsumer(Generic[K, V]):
         again.
         Raises ``IllegalStateError`` for a partition that is not assigned, ``ValueError`` for a negative offset.
         """
+        self._parts.guard.ask()
         self._parts.guard.check_open()
         self._parts.assigned.seek(partition, seek_target(offset))
 
@@ -603,6 +607,7 @@ class KafkaConsumer(Generic[K, V]):
         such a record is read from its end on. Raises as ``offsets_for_times`` does, and ``IllegalStateError`` for a partition that
         is not assigned.
         """
+        self._parts.guard.ask()
         wanted = dict(when) if isinstance(when, Mapping) else dict.fromkeys(self._parts.assigned.chosen(partitions), when)
         meant = {partition: self._parts.assigned.meant(self._parts.assigned.cursor(partition)) for partition in wanted}
         times = arguments.timestamps(wanted)
@@ -623,6 +628,7 @@ class KafkaConsumer(Generic[K, V]):
         assigned. Raises ``ValueError`` for a negative timestamp and for a ``datetime`` without a time zone, ``KafkaTimeoutError``
         with the reason.
         """
+        self._parts.guard.ask()
         wanted = arguments.timestamps(timestamps)
         self._parts.guard.check_running()
         return dict(await self._parts.calls.ask(lambda call: ListOffsets(call=call, timestamps=wanted)))
@@ -684,11 +690,13 @@ class KafkaConsumer(Generic[K, V]):
 
         Raises ``IllegalStateError`` for a partition that is not assigned.
         """
+        self._parts.guard.ask()
         self._parts.guard.check_open()
         self._parts.assigned.pause(partitions, paused=True)
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Return records of these partitions again. Raises ``IllegalStateError`` for a partition that is not assigned."""
+        self._parts.guard.ask()
         self._parts.guard.check_open()
         self._parts.assigned.pause(partitions, paused=False)
         self._parts.runtime.wake_application()
@@ -714,6 +722,7 @@ class KafkaConsumer(Generic[K, V]):
             raise failure.with_traceback(None)
 
     async def _seek_by_lookup(self, partitions: tuple[TopicPartition, ...], strategy: str) -> bool:
+        self._parts.guard.ask()
         self._parts.guard.check_running()
         chosen = self._parts.assigned.chosen(partitions)
         for partition in chosen:
@@ -725,6 +734,7 @@ class KafkaConsumer(Generic[K, V]):
     async def _list_offsets(
         self, of: Iterable[TopicPartition], timestamp: int, timeout_ms: float | None
     ) -> dict[TopicPartition, int]:
+        self._parts.guard.ask()
         wanted = dict.fromkeys(partition_set(of), timestamp)
         self._parts.guard.check_running()
         found: Mapping[TopicPartition, OffsetAndTimestamp | None] = await self._parts.calls.ask(
@@ -752,6 +762,7 @@ class KafkaConsumer(Generic[K, V]):
         Use it if you store offsets yourself (in a database, or in a producer's transaction). The offset of the last record plus 1
         lacks the epoch, and does not pass control records and gaps after that record. Partitions without a position are left out.
         """
+        self._parts.guard.ask()
         self._parts.guard.check_open()
         return self._parts.assigned.to_commit()
 
@@ -776,6 +787,7 @@ class KafkaConsumer(Generic[K, V]):
         Raises ``IllegalStateError`` for a partition that is not assigned, ``IllegalOperation`` without a group,
         ``KafkaTimeoutError`` after ``default_api_timeout_ms``.
         """
+        self._parts.guard.ask()
         chosen = self._parts.assigned.chosen(partitions)  # before the group, as in aiokafka
         self._parts.commits.check_group("seek_to_committed()")
         found = await self.committed_offsets(*chosen)
@@ -800,6 +812,7 @@ class KafkaConsumer(Generic[K, V]):
 
         Raises ``IllegalOperation`` without a group, ``ConsumerStoppedError`` after ``stop``.
         """
+        self._parts.guard.ask()
         self._parts.commits.check_group("enforce_rebalance()")
         self._parts.guard.check_running()
         self._parts.outbox.add(EnforceRebalance(reason=arguments.text(reason or "the application asked for it", "reason")))

@@ -22,6 +22,7 @@ from .committing.commits import Commits
 from .group.assigned import AssignedPartitions
 from .group.rebalancing import Listening, Rebalancing
 from .group.subscribed import Subscribed
+from .group.unasked import Unasked, attend_unasked
 from .inbox import Inbox
 from .lifecycle.lifecycle import Lifecycle
 from .lifecycle.metrics import Metrics
@@ -111,6 +112,9 @@ def assemble(
     # The background holds the observer. Over this it would hold the listener as well, which may refer to the consumer.
     own = ref(assigned)
     observer.cursors = lambda: unread.partitions.copy() if (found := own()) is None else found.cursors()
+    if not runtime.blocks:
+        guard.unasked = Unasked(config, lifecycle, rebalancing, subscribed, unread)
+        attend_unasked(runtime, guard)
     gate = Gate(lifecycle, handler, inbox, rebalancing, subscribed, unread)
     in_vain = InVain(observer, runtime, _NOTHING_TO_READ)
     reader = Reader(

@@ -85,6 +85,7 @@ class CommitCalls:
 
     async def _enter(self, offsets: Wanted | None) -> tuple[Mapping[TopicPartition, OffsetAndMetadata], float]:
         """Return what is to be committed, and until when, once it can be."""
+        self.guard.ask()
         self.check_group("commit()")
         self.guard.check_running()
         inbox, unread, deadline = self.calls.inbox, self.assigned.unread, self.calls.deadline()
@@ -133,6 +134,7 @@ class CommitCalls:
         self, partitions: Collection[TopicPartition], *, partial: bool = False
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """See ``KafkaConsumer.committed_offsets``. ``partial``: without those whose offset cannot be read, if others can."""
+        self.guard.ask()
         self.check_group("committed_offsets()")
         wanted = tuple(partitions or self.assigned.cursors())
         self.guard.check_running()

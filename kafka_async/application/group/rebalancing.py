@@ -1,4 +1,4 @@
-"""Carrying out assignments that the background proposes, inside the caller's own read calls.
+"""Carrying out assignments that the background proposes, inside the caller's own read calls (before the first one: ``unasked.py``).
 
 The order of a rebalance: stop returning records, commit, call the listener, give up, take over, call the listener, acknowledge,
 return records of new partitions. If a cancellation interrupts a proposal, the next read call goes on with it: a call-back that
@@ -10,7 +10,7 @@ next one looks at the commit again.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
@@ -167,6 +167,16 @@ async def _awaited(result: Any) -> None:
     await settled(result, LISTENER)
 
 
+def _at_once(step: Coroutine[Any, Any, None]) -> None:
+    """Run a step that has nothing to wait for."""
+    try:
+        step.send(None)
+    except StopIteration:
+        return
+    step.close()
+    raise RuntimeError("a step of a rebalance without a listener waits")
+
+
 @define(eq=False)
 class _Carrying:
     """How far a proposal has been carried out."""
@@ -254,6 +264,23 @@ class Rebalancing:
         self._busy = False
         if (raised := self.listening.take_kept()) is not None:
             raise raised
+
+    def carry_out_at_once(self, allowed: Callable[[Proposal], bool]) -> bool:
+        """Carry out what waits, up to the first proposal that is not ``allowed``; return whether that was anything.
+
+        Nothing is committed, and nobody is called back. So nothing is carried out if there is a listener, if another call is at it,
+        or if partitions were lost: a member that has left because its application does not read would come back.
+        """
+        is_another_at_it = self._busy or self._carrying is not None or self._callback_pending
+        if is_another_at_it or self.listening.listener is not None or self.inbox.has_losses:
+            return False
+        any_allowed = False
+        while (proposal := self._next_proposal()) is not None and allowed(proposal):
+            any_allowed, carrying = True, self._carry(proposal)
+            _at_once(self._revoke(carrying) if isinstance(proposal, RevokePartitions) else self._assign(carrying))
+            self.inbox.proposals.popleft()
+            self._carrying = None
+        return any_allowed
 
     def _next_proposal(self) -> Proposal | None:
         """Return what is to be carried out next; more may have come while the last call-back was running."""

@@ -13,6 +13,7 @@ from ...values import define, field
 from .lifecycle import Lifecycle, Phase
 
 if TYPE_CHECKING:
+    from ..group.unasked import Unasked
     from .runtime import Runtime
 
 
@@ -118,6 +119,14 @@ class CallGuard:
     lifecycle: Lifecycle
     occupant: Occupant | None = field(default=None, init=False)
     """What reads alone, or did and has failed."""
+    unasked: "Unasked | None" = field(default=None, init=False)
+    """Takes part in rebalances until the first call that asks for something; ``None`` from then on, and for callers that block."""
+
+    def ask(self) -> None:
+        """A call asks for records, or for anything of positions, commits or the assignment. One that only looks at what is known,
+        and asks nobody, does not count.
+        """
+        self.unasked = None
 
     def check_open(self) -> None:
         """Raise once the consumer is closed, or if it cannot be used here."""
@@ -131,6 +140,7 @@ class CallGuard:
 
     def check_readable(self) -> None:
         """Raise unless the caller may read records."""
+        self.unasked = None
         self.ownership.check()
         self.lifecycle.check_readable()
         if self.occupant is not None:

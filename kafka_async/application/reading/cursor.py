@@ -236,6 +236,13 @@ class Cursor:
         return self.taken_to
 
     @property
+    def waits_at_commit(self) -> bool:
+        """Nothing was read of it yet, and all that the background has said of its position is that it is the committed offset."""
+        first = self.parcels[0] if self.parcels else None
+        is_committed = isinstance(first, Repositioned) and first.is_committed
+        return is_committed and all(isinstance(parcel, FetchedData) for parcel in tuple(self.parcels)[1:])
+
+    @property
     def begun_at(self) -> int | None:
         """The offset at which reading began."""
         return None if self.beginning is None else self.beginning.offset

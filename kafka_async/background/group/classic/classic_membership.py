@@ -305,7 +305,10 @@ class ClassicMembership:
     def _watch_application(self, now: float) -> float:
         """Leave if the application has not read for ``max_poll_interval_ms``; return when to look again."""
         if self._standing.state in NOT_OURS or not self._proposals.held:
-            self._interval.stop()
+            # An application that has never read takes part in eager rebalances too, and they do not count as a read.
+            is_eager_rebalance = self._standing.state not in NOT_OURS and self._standing.state is not _S.STABLE
+            if not is_eager_rebalance or self.host.progress().polled_at:
+                self._interval.stop()
             return NEVER
         ends_at = self._interval.ends_at(self.host.progress(), now)
         if now >= ends_at and self._may_give_place_up:

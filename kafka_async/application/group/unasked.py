@@ -1,0 +1,77 @@
+"""Rebalances of a consumer from which nothing was asked yet: one that was started, and whose program still loads its model.
+
+They are carried out as soon as they are proposed, where the program cannot tell that from a rebalance inside its first read: no
+listener is set, nothing was handed out, sought or committed, and whoever gets a partition next begins where this member would have
+begun. Otherwise the others would wait for that read, for up to ``max_poll_interval_ms``. Nothing is committed here.
+
+Whatever else there is waits for the read: a partition without a committed offset under any other policy than ``earliest``, since
+its next owner would begin somewhere else; and partitions that were lost.
+
+It is no read either: ``max_poll_interval_ms`` goes on from the first partition of the member, however many rebalances it takes part
+in, so that a program that never reads is found out.
+"""
+
+from typing import TYPE_CHECKING
+from weakref import ref
+
+from ...config import ConsumerConfig
+from ...events import RevokePartitions
+from ...values import define, field
+from ..lifecycle.lifecycle import Lifecycle, Phase
+from ..reading.unread import Unread
+from .rebalancing import Proposal, Rebalancing
+from .subscribed import Subscribed
+
+if TYPE_CHECKING:
+    from ..lifecycle.ownership import CallGuard
+    from ..lifecycle.runtime import Runtime
+
+
+@define(eq=False)
+class Unasked:
+    """Takes part in rebalances for a program that has asked for nothing yet. ``CallGuard`` drops it at the first call that counts.
+
+    Everything happens in one step, on the application's event loop: a call comes before or after it.
+    """
+
+    config: ConsumerConfig
+    lifecycle: Lifecycle
+    rebalancing: Rebalancing
+    subscribed: Subscribed
+    unread: Unread = field(repr=False)
+
+    def attend(self) -> None:
+        """Carry out what is proposed, as far as that changes nothing. Called whenever the application would be woken."""
+        runs = self.lifecycle.phase in (Phase.STARTING, Phase.RUNNING) and self.lifecycle.boundary.ended is None
+        if self.rebalancing.inbox.is_empty or not runs:
+            return
+        if self.rebalancing.carry_out_at_once(self._changes_nothing):
+            self.subscribed.follow(self.unread)  # as a read does: it may have been proposed for the subscription before this one
+
+    def _changes_nothing(self, proposal: Proposal) -> bool:
+        """Whether the next owner of each partition that leaves begins where this member would have begun."""
+        owned = self.unread.partitions.keys()
+        leaving = owned & proposal.partitions if isinstance(proposal, RevokePartitions) else owned - proposal.partitions
+        # Whether the next owner takes a partition for a new one is not certain, so both rules have to say the same.
+        if self.config.auto_offset_reset == self.config.auto_offset_reset_new_partitions == "earliest":
+            return True
+        self.unread.receive()
+        return all(self.unread.partitions[partition].waits_at_commit for partition in leaving)
+
+
+def attend_unasked(runtime: "Runtime", guard: "CallGuard") -> None:
+    """Have what ``guard`` knows of a consumer without a call take part in rebalances, until there is one.
+
+    The background wakes the application, so it must not hold the parts: over them it would hold a listener, which may refer to the
+    consumer. Callers that are threads are not woken like that: a blocking consumer waits for its reads.
+    """
+    own, signal = ref(guard), runtime.signal
+
+    def attend() -> None:
+        guard = own()
+        if guard is None or guard.unasked is None:
+            signal.on_wake = None
+        else:
+            guard.unasked.attend()
+
+    signal.on_wake = attend

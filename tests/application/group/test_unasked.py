@@ -1,0 +1,397 @@
+"""Rebalances of consumers from which nothing was asked yet."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Final
+
+import anyio
+import pytest
+from attrs import Factory, define
+
+from kafka_async import ConsumerRebalanceListener, TopicPartition
+from kafka_async.testing.simulation import FakeCluster
+from kafka_async.trace import Fault, Notice, TraceEvent
+from kafka_async.wire import Api
+
+from ..support import Consumer, cancelled_at, consumer_on, virtual
+
+PARTITIONS: Final = 4
+RECORDS: Final = 5
+"""Of each partition, when a test begins."""
+OPTIONS: Final[dict[str, dict[str, Any]]] = {
+    "eager": {"group_protocol": "classic", "partition_assignment_strategy": ("range",), "heartbeat_interval_ms": 500},
+    "cooperative": {
+        "group_protocol": "classic",
+        "partition_assignment_strategy": ("cooperative-sticky",),
+        "heartbeat_interval_ms": 500,
+    },
+    "consumer": {"group_protocol": "consumer"},
+}
+every = pytest.mark.parametrize("protocol", sorted(OPTIONS))
+COORDINATOR_LOADS: Final = 14
+"""The error code of a coordinator that does not know the offsets yet."""
+SOON: Final = 8.0
+"""Seconds in which a rebalance is over that nobody holds up, and less than a start waits for one."""
+
+
+@define(eq=False)
+class World:
+    """A group of one topic."""
+
+    protocol: str
+    cluster: FakeCluster = Factory(FakeCluster)
+    partitions: list[TopicPartition] = Factory(list)
+    seen: list[TraceEvent] = Factory(list)
+    """What the members traced."""
+
+    def __attrs_post_init__(self) -> None:
+        self.partitions = self.cluster.create_topic("t", PARTITIONS)
+        for partition in self.partitions:
+            self.cluster.fill(partition, RECORDS)
+
+    def consumer(self, *topics: str, **options: Any) -> Consumer:
+        """Return a member that is not started."""
+        known = {"group_id": "g", "trace": self.seen.append, "fetch_max_wait_ms": 50}
+        return consumer_on(self.cluster, *topics, **OPTIONS[self.protocol] | known | options)
+
+    @asynccontextmanager
+    async def members(self, count: int, **options: Any) -> AsyncIterator[list[Consumer]]:
+        """Start so many members one after the other, in one task, and read from none of them."""
+        async with AsyncExitStack() as stack:
+            yield [await stack.enter_async_context(self.consumer("t", **options)) for _ in range(count)]
+
+    def commit(self, offset: int, partitions: list[TopicPartition]) -> None:
+        """Have the group store an offset."""
+        for partition in partitions:
+            self.cluster.committed["g", partition] = offset
+
+    @property
+    def committed(self) -> dict[TopicPartition, int]:
+        return {partition: offset for (_, partition), offset in self.cluster.committed.items()}
+
+    @property
+    def commits(self) -> int:
+        """Number of requests that commit."""
+        return sum(request.api is Api.OFFSET_COMMIT for request in self.cluster.requests)
+
+    @property
+    def gave_its_place_up(self) -> bool:
+        """Whether a member has left because its program does not read."""
+        faults = [event.text for event in self.seen if isinstance(event, Fault)]
+        return any(text.startswith("group 'g': left, because") or "; leaving group 'g'" in text for text in faults)
+
+    def count(self, text: str) -> int:
+        """Return how many lines of that beginning were traced."""
+        return sum(isinstance(event, (Notice, Fault)) and event.text.startswith(text) for event in self.seen)
+
+
+def shares(*consumers: Consumer) -> list[int]:
+    return sorted(len(consumer.assignment()) for consumer in consumers)
+
+
+async def read_all(consumers: list[Consumer], seconds: float = 3.0) -> dict[TopicPartition, list[int]]:
+    """Read from all at the same time, and return the offsets that came, in their order."""
+    found: dict[TopicPartition, list[int]] = {}
+
+    async def read(consumer: Consumer) -> None:
+        while True:
+            for partition, records in (await consumer.getmany(timeout_ms=100)).items():
+                found.setdefault(partition, []).extend(record.offset for record in records)
+
+    with anyio.move_on_after(seconds):
+        async with anyio.create_task_group() as tasks:
+            for consumer in consumers:
+                tasks.start_soon(read, consumer)
+    return found
+
+
+def everything(partitions: list[TopicPartition], first: int = 0, end: int = RECORDS) -> dict[TopicPartition, list[int]]:
+    return {partition: list(range(first, end)) for partition in partitions}
+
+
+def sorted_offsets(found: dict[TopicPartition, list[int]]) -> dict[TopicPartition, list[int]]:
+    return {partition: sorted(offsets) for partition, offsets in found.items()}
+
+
+async def joins(w: World, **options: Any) -> float:
+    """Start another member for a moment; return how long its start took."""
+    began = anyio.current_time()
+    async with w.consumer("t", **options):
+        return anyio.current_time() - began
+
+
+@every
+@virtual
+async def test_members_that_are_started_and_not_read_yet_share_the_partitions(protocol: str) -> None:
+    w = World(protocol)
+    async with w.members(3, auto_commit_interval_ms=0) as members:
+        assert anyio.current_time() < SOON
+        await anyio.sleep(2)
+        assert shares(*members) == [1, 1, 2]
+        assert not w.commits
+        assert await read_all(members) == everything(w.partitions)
+
+
+@every
+@virtual
+async def test_what_is_committed_is_given_up_whatever_the_policy(protocol: str) -> None:
+    w = World(protocol)
+    w.commit(3, w.partitions)
+    async with w.members(3, auto_offset_reset="latest") as members:
+        assert anyio.current_time() < SOON
+        await anyio.sleep(2)
+        assert shares(*members) == [1, 1, 2]
+        assert not w.commits
+        assert await read_all(members) == everything(w.partitions, 3)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"auto_offset_reset": "latest"},
+        {"auto_offset_reset": "by_duration:P1D"},
+        {"auto_offset_reset": "none"},
+        {"auto_offset_reset_new_partitions": "latest"},
+    ],
+    ids=lambda options: "-".join(options.values()),
+)
+@every
+@virtual
+async def test_what_the_next_owner_would_begin_elsewhere_waits_for_a_read(protocol: str, options: dict[str, str]) -> None:
+    w = World(protocol)
+    async with w.consumer("t", **options) as waits:
+        await anyio.sleep(1)
+        async with w.consumer("t", **options, request_timeout_ms=5_000):
+            await anyio.sleep(2)
+            assert waits.assignment() == set(w.partitions)
+    assert not w.count("revoked")
+
+
+@virtual
+async def test_one_partition_without_a_commit_holds_up_what_an_eager_rebalance_takes() -> None:
+    w = World("eager")
+    w.commit(3, w.partitions[1:])
+    async with w.consumer("t", auto_offset_reset="latest") as waits:
+        await joins(w, auto_offset_reset="latest", request_timeout_ms=5_000)
+        assert waits.assignment() == set(w.partitions)
+    assert not w.count("revoked")
+
+
+@every
+@virtual
+async def test_a_position_that_is_not_known_yet_waits_for_a_read_unless_all_begin_at_the_first_record(protocol: str) -> None:
+    w = World(protocol)
+    w.commit(3, w.partitions)
+    w.cluster.control(Api.OFFSET_FETCH, lambda broker, request: COORDINATOR_LOADS, keep=True)
+    async with w.consumer("t", auto_offset_reset="latest") as waits:
+        await joins(w, auto_offset_reset="latest", request_timeout_ms=5_000)
+        assert waits.assignment() == set(w.partitions)
+    assert not w.count("revoked")
+    async with w.consumer("t"):
+        assert await joins(w) < SOON
+
+
+class Silent(ConsumerRebalanceListener):
+    """Has nothing to do, but wants to be called inside a read."""
+
+
+@every
+@virtual
+async def test_a_listener_is_called_inside_a_read_so_the_rebalance_waits_for_that(protocol: str) -> None:
+    w = World(protocol)
+    listens = w.consumer()
+    listens.subscribe(["t"], listener=Silent())
+    async with listens:
+        await joins(w, request_timeout_ms=5_000)
+        assert listens.assignment() == set(w.partitions)
+    assert not w.count("revoked")
+
+
+Call = Callable[[Consumer, TopicPartition], Any]
+ASKING: Final[dict[str, Call]] = {
+    "getmany": lambda consumer, tp: consumer.getmany(timeout_ms=0),
+    "position": lambda consumer, tp: consumer.position(tp),
+    "seek": lambda consumer, tp: consumer.seek(tp, 2),
+    "seek_to_beginning": lambda consumer, tp: consumer.seek_to_beginning(tp),
+    "seek_to_committed": lambda consumer, tp: consumer.seek_to_committed(tp),
+    "pause": lambda consumer, tp: consumer.pause(tp),
+    "resume": lambda consumer, tp: consumer.resume(tp),
+    "commit": lambda consumer, tp: consumer.commit({tp: 1}),
+    "next_offsets": lambda consumer, tp: consumer.next_offsets(),
+    "committed": lambda consumer, tp: consumer.committed(tp),
+    "committed_offsets": lambda consumer, tp: consumer.committed_offsets(),
+    "end_offsets": lambda consumer, tp: consumer.end_offsets([tp]),
+    "offsets_for_times": lambda consumer, tp: consumer.offsets_for_times({tp: 0}),
+    "enforce_rebalance": lambda consumer, tp: consumer.enforce_rebalance(),
+}
+LOOKING: Final[dict[str, Call]] = {
+    "state": lambda consumer, tp: (consumer.assignment(), consumer.ready, consumer.state, consumer.alive, consumer.paused()),
+    "marks": lambda consumer, tp: (consumer.highwater(tp), consumer.current_lag(tp), consumer.last_poll_timestamp(tp)),
+    "group": lambda consumer, tp: (consumer.group_metadata(), consumer.subscription(), consumer.assigned_once),
+    "numbers": lambda consumer, tp: (consumer.metrics(), consumer.statistics()),
+    "topics": lambda consumer, tp: consumer.topics(),
+    "partitions": lambda consumer, tp: consumer.partitions_for_topic("t"),
+}
+
+
+async def call(what: Call, consumer: Consumer, partition: TopicPartition) -> None:
+    result = what(consumer, partition)
+    if isinstance(result, Awaitable):
+        await result
+
+
+@pytest.mark.parametrize("name", sorted(ASKING))
+@virtual
+async def test_from_the_first_call_that_asks_for_something_on_rebalances_wait_for_reads(name: str) -> None:
+    w = World("cooperative")
+    async with w.consumer("t") as asked:
+        await call(ASKING[name], asked, w.partitions[0])
+        await anyio.sleep(1)
+        async with w.consumer("t", request_timeout_ms=3_000):
+            await anyio.sleep(2)
+            assert asked.assignment() == set(w.partitions)
+
+
+@pytest.mark.parametrize("name", sorted(LOOKING))
+@virtual
+async def test_calls_that_only_look_do_not_count(name: str) -> None:
+    w = World("consumer")
+    async with w.consumer("t") as looks:
+        await call(LOOKING[name], looks, w.partitions[0])
+        assert await joins(w) < SOON
+
+
+@every
+@virtual
+async def test_what_stays_keeps_its_position(protocol: str) -> None:
+    w = World(protocol)
+    w.commit(3, w.partitions)
+    async with w.members(1) as (stays,):
+        await anyio.sleep(1)  # positions are known
+        w.commit(1, w.partitions)  # somebody else's business: it is for who begins now
+        async with w.members(1) as (comes,):
+            await anyio.sleep(2)
+            kept, moved = stays.assignment(), comes.assignment()
+            assert (len(kept), kept | moved) == (2, set(w.partitions))
+            found = await read_all([stays, comes])
+            assert found == everything(sorted(kept), 3) | everything(sorted(moved), 1)
+
+
+@every
+@virtual
+async def test_members_that_come_and_go_change_nothing_for_those_that_are_read_from(protocol: str) -> None:
+    w = World(protocol)
+    async with w.members(1) as (reads,):
+        found = await read_all([reads])
+        async with w.members(2) as others, anyio.create_task_group() as tasks:
+            # Two members that are not read from come while the first one is; then one of them goes.
+            tasks.start_soon(others[0].stop)
+            more = await read_all([reads], 5)
+            assert not more
+            for partition in w.partitions:
+                w.cluster.fill(partition, RECORDS)
+            await anyio.sleep(1)
+            more = await read_all([reads, others[1]])
+    assert found == everything(w.partitions)
+    assert more == everything(w.partitions, RECORDS, 2 * RECORDS)
+
+
+def deserialize(data: bytes | None) -> bytes:
+    raise AssertionError("a record was deserialized")
+
+
+@virtual
+async def test_nothing_is_deserialized() -> None:
+    w = World("consumer")
+    async with w.members(3, value_deserializer=deserialize) as members:
+        await anyio.sleep(2)
+        assert shares(*members) == [1, 1, 2]
+
+
+@every
+@virtual
+async def test_a_subscription_after_the_start_takes_part_too(protocol: str) -> None:
+    w = World(protocol)
+    async with w.consumer() as subscribes:
+        subscribes.subscribe(["t"])
+        await anyio.sleep(5)
+        assert subscribes.assignment() == set(w.partitions)
+        assert await joins(w) < SOON
+
+
+@pytest.mark.slow
+@every
+@virtual
+async def test_a_stop_at_any_moment_of_a_rebalance_leaves_the_group(protocol: str) -> None:
+    for milliseconds in range(0, 700, 70):
+        w = World(protocol)
+        stops = w.consumer("t")
+        await stops.start()
+        comes = w.consumer("t")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(comes.start)
+            await anyio.sleep(milliseconds / 1000)
+            await stops.stop()
+        await anyio.sleep(4)
+        assert comes.assignment() == set(w.partitions), milliseconds
+        assert len(w.cluster.groups.members("g")) == 1
+        assert await read_all([comes]) == everything(w.partitions)
+        await comes.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("commits", [True, False])
+@every
+@virtual
+async def test_a_first_read_at_any_moment_of_a_rebalance_loses_and_repeats_nothing(protocol: str, commits: bool) -> None:
+    for milliseconds in range(0, 700, 70):
+        w = World(protocol)
+        async with (
+            w.members(1, enable_auto_commit=commits) as (reads,),
+            AsyncExitStack() as stack,
+            anyio.create_task_group() as tasks,
+        ):
+            comes = w.consumer("t", enable_auto_commit=commits)
+            stack.push_async_callback(comes.stop)
+            tasks.start_soon(comes.start)
+            await anyio.sleep(milliseconds / 1000)
+            found = await read_all([reads], 3)
+            for partition, offsets in (await read_all([reads, comes])).items():
+                found.setdefault(partition, []).extend(offsets)
+            if commits:
+                assert found == everything(w.partitions), milliseconds
+            else:  # a partition that was read from before it left is read again, as always
+                assert {tp: sorted(set(offsets)) for tp, offsets in found.items()} == everything(w.partitions), milliseconds
+
+
+@pytest.mark.slow
+@every
+@virtual
+async def test_a_first_read_that_is_cancelled_at_any_await_loses_nothing(protocol: str) -> None:
+    for place in range(1, 8):
+        w = World(protocol)
+        async with w.members(2) as (first, second):
+            await cancelled_at(place, first.getone())
+            found = await read_all([first, second], 5)
+            assert {tp: offsets[-1] for tp, offsets in found.items()} == dict.fromkeys(w.partitions, RECORDS - 1)
+            assert sum(map(len, found.values())) >= PARTITIONS * RECORDS - 1, "what the cancelled read returned"
+
+
+@pytest.mark.slow
+@every
+@virtual
+async def test_a_program_that_never_reads_is_found_out_however_often_the_group_rebalances(protocol: str) -> None:
+    w = World(protocol)
+    limit = 6.0
+    async with w.consumer("t", max_poll_interval_ms=int(limit * 1000)) as never:
+        began = anyio.current_time()
+        while not w.gave_its_place_up and anyio.current_time() < began + 3 * limit:
+            with anyio.move_on_after(1):
+                await joins(w)
+        assert limit - 1 < anyio.current_time() - began < limit + 2
+        async with w.members(1) as (other,):
+            await anyio.sleep(2 * limit)
+            assert other.assignment() == set(w.partitions), "it stays away"
+            await never.getmany(timeout_ms=0)
+            await read_all([never, other], 5)
+            assert shares(never, other) == [2, 2], "it is back once it reads"
