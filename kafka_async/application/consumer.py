@@ -124,7 +124,8 @@ class KafkaConsumer(Generic[K, V]):
 
         Waits up to ``timeout_ms``; by default, ``default_api_timeout_ms`` for the cluster and then ``request_timeout_ms`` for an
         assignment. If the group is still rebalancing after that, this is not an error: ``start`` returns and logs it, and reads
-        go on waiting.
+        go on waiting. Until something is asked of the consumer, and if it has no listener, the assignment may change by itself,
+        where the next owner of a partition begins at the same record: other members do not wait for the first read.
 
         Raises ``KafkaConnectionError`` if no bootstrap server can be reached, or each has closed two connections early or left
         them unanswered, ``KafkaTimeoutError`` if the cluster does not answer in time, ``UnknownTopicOrPartitionError`` if a

@@ -72,6 +72,6 @@ def attend_unasked(runtime: "Runtime", guard: "CallGuard") -> None:
         if guard is None or guard.unasked is None:
             signal.on_wake = None
         else:
-            guard.unasked.attend()
+            guard.unasked()
 
     signal.on_wake = attend

@@ -5,6 +5,7 @@ Between two records an iteration does not check its process, so a fork makes the
 """
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
 
@@ -13,7 +14,6 @@ from ...values import define, field
 from .lifecycle import Lifecycle, Phase
 
 if TYPE_CHECKING:
-    from ..group.unasked import Unasked
     from .runtime import Runtime
 
 
@@ -119,7 +119,7 @@ class CallGuard:
     lifecycle: Lifecycle
     occupant: Occupant | None = field(default=None, init=False)
     """What reads alone, or did and has failed."""
-    unasked: "Unasked | None" = field(default=None, init=False)
+    unasked: Callable[[], None] | None = field(default=None, init=False)
     """Takes part in rebalances until the first call that asks for something; ``None`` from then on, and for callers that block."""
 
     def ask(self) -> None:

@@ -1,8 +1,8 @@
 """The interface of both memberships: what the other parts see of a member, in either protocol.
 
 A membership never applies an assignment by itself. It proposes through ``RevokePartitions`` and ``AssignPartitions``; the
-application carries both out inside its own read call, and answers with ``PartitionsRevoked`` and ``PartitionsAssigned``, which
-carry the number of what they answer. An answer to an old number is ignored.
+application carries both out, nearly always inside its own read call, and answers with ``PartitionsRevoked`` and
+``PartitionsAssigned``, which carry the number of what they answer. An answer to an old number is ignored.
 """
 
 from enum import Enum

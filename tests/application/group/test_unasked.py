@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from random import Random
 from typing import Any, Final
 
 import anyio
@@ -12,6 +13,7 @@ from kafka_async import ConsumerRebalanceListener, TopicPartition
 from kafka_async.testing.simulation import FakeCluster
 from kafka_async.trace import Fault, Notice, TraceEvent
 from kafka_async.wire import Api
+from tests.virtual import run_seeds
 
 from ..support import Consumer, cancelled_at, consumer_on, virtual
 
@@ -395,3 +397,66 @@ async def test_a_program_that_never_reads_is_found_out_however_often_the_group_r
             await never.getmany(timeout_ms=0)
             await read_all([never, other], 5)
             assert shares(never, other) == [2, 2], "it is back once it reads"
+
+
+@define(eq=False)
+class Life:
+    """One member of a random program: when it starts, for how long nothing is asked, for how long it reads."""
+
+    consumer: Consumer
+    waits: float
+    silent: float
+    reads: float
+    commits: bool
+    """Itself, after each batch."""
+    found: dict[TopicPartition, list[int]] = Factory(dict)
+
+    async def live(self) -> None:
+        await anyio.sleep(self.waits)
+        async with self.consumer:
+            await anyio.sleep(self.silent)
+            until = anyio.current_time() + self.reads
+            while anyio.current_time() < until:
+                batch = await self.consumer.getmany(timeout_ms=100)
+                for partition, records in batch.items():
+                    self.found.setdefault(partition, []).extend(record.offset for record in records)
+                if self.commits and batch:
+                    await self.consumer.commit()
+
+
+async def members_at_random(seed: int) -> None:
+    """Have members come, be silent, read and go under load; every record that was written comes once."""
+    chance = Random(seed)  # noqa: S311  # not a secret
+    w = World(chance.choice(sorted(OPTIONS)))
+    policy, by_itself = chance.choice(("earliest", "latest")), chance.random() < 0.5
+    first = 0
+    if policy == "latest":  # all begin where the group has stored an offset
+        first = 3
+        w.commit(first, w.partitions)
+    options = {"auto_offset_reset": policy, "enable_auto_commit": not by_itself, "auto_commit_interval_ms": 300}
+    lives = [
+        Life(
+            w.consumer("t", **options),
+            chance.uniform(0, 4),
+            chance.choice((0, 0.3, 2, 6)),
+            chance.choice((0, 0.5, 3, 8)),
+            by_itself,
+        )
+        for _ in range(chance.randint(2, 4))
+    ]
+    async with anyio.create_task_group() as tasks:
+        for life in lives:
+            tasks.start_soon(life.live)
+        for _ in range(100):
+            w.cluster.produce(chance.choice(w.partitions), b"x")
+            await anyio.sleep(0.1)
+    last = Life(w.consumer("t", **options), 0, 0, 3, by_itself)
+    await last.live()
+    ends = {partition: w.cluster.partition(partition).log.high_watermark for partition in w.partitions}
+    found = {partition: sorted(offset for life in (*lives, last) for offset in life.found.get(partition, ())) for partition in ends}
+    assert found == {partition: list(range(first, end)) for partition, end in ends.items()}, w.protocol
+
+
+@pytest.mark.slow
+def test_members_that_come_and_go_silent_or_not_lose_and_repeat_nothing() -> None:
+    run_seeds(members_at_random, range(24))
