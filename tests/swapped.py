@@ -60,7 +60,6 @@ DIFFERENT: Final = {
     "test_consumer_commit_validation": "(offset, metadata, epoch) may be committed, and so may a partition that is not assigned",
     "test_consumer_rebalance_on_new_topic": "a rebalance is carried out in the read calls, and this test makes none",
     "test_max_poll_interval_ms": "a rebalance is carried out in the read calls, and this test waits for one before it makes any",
-    "test_offset_behavior__resuming_behavior": "the same: one task starts two consumers, and then reads",
 }
 _ROOT: Final = Path(__file__).parents[1]
 

@@ -788,13 +788,15 @@ class KafkaConsumer(Generic[K, V]):
         Raises ``IllegalStateError`` for a partition that is not assigned, ``IllegalOperation`` without a group,
         ``KafkaTimeoutError`` after ``default_api_timeout_ms``.
         """
-        self._parts.guard.ask()
         chosen = self._parts.assigned.chosen(partitions)  # before the group, as in aiokafka
         self._parts.commits.check_group("seek_to_committed()")
         found = await self.committed_offsets(*chosen)
+        # The next owner of a partition that has left meanwhile, while nothing else was asked, begins at the committed offset too.
+        gone = set() if self._parts.guard.unasked is None else set(chosen) - self.assignment()
+        self._parts.guard.check_open()
         for partition, target in found.items():
-            if target is not None:
-                self.seek(partition, target)
+            if target is not None and partition not in gone:
+                self._parts.assigned.seek(partition, target)
         return {partition: target.offset if target is not None else None for partition, target in found.items()}
 
     def group_metadata(self) -> GroupMetadata:

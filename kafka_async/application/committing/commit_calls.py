@@ -134,7 +134,6 @@ class CommitCalls:
         self, partitions: Collection[TopicPartition], *, partial: bool = False
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """See ``KafkaConsumer.committed_offsets``. ``partial``: without those whose offset cannot be read, if others can."""
-        self.guard.ask()
         self.check_group("committed_offsets()")
         wanted = tuple(partitions or self.assigned.cursors())
         self.guard.check_running()

@@ -123,8 +123,8 @@ class CallGuard:
     """Takes part in rebalances until the first call that asks for something; ``None`` from then on, and for callers that block."""
 
     def ask(self) -> None:
-        """A call asks for records, or for anything of positions, commits or the assignment. One that only looks at what is known,
-        and asks nobody, does not count.
+        """A call asks for records, or for anything of positions, commits or the assignment. These do not count: a look at what is
+        known, a question about topics, and one for the committed offsets, or a seek to them, since reading begins there anyway.
         """
         self.unasked = None
 

@@ -215,13 +215,10 @@ ASKING: Final[dict[str, Call]] = {
     "position": lambda consumer, tp: consumer.position(tp),
     "seek": lambda consumer, tp: consumer.seek(tp, 2),
     "seek_to_beginning": lambda consumer, tp: consumer.seek_to_beginning(tp),
-    "seek_to_committed": lambda consumer, tp: consumer.seek_to_committed(tp),
     "pause": lambda consumer, tp: consumer.pause(tp),
     "resume": lambda consumer, tp: consumer.resume(tp),
     "commit": lambda consumer, tp: consumer.commit({tp: 1}),
     "next_offsets": lambda consumer, tp: consumer.next_offsets(),
-    "committed": lambda consumer, tp: consumer.committed(tp),
-    "committed_offsets": lambda consumer, tp: consumer.committed_offsets(),
     "end_offsets": lambda consumer, tp: consumer.end_offsets([tp]),
     "offsets_for_times": lambda consumer, tp: consumer.offsets_for_times({tp: 0}),
     "enforce_rebalance": lambda consumer, tp: consumer.enforce_rebalance(),
@@ -233,6 +230,9 @@ LOOKING: Final[dict[str, Call]] = {
     "numbers": lambda consumer, tp: (consumer.metrics(), consumer.statistics()),
     "topics": lambda consumer, tp: consumer.topics(),
     "partitions": lambda consumer, tp: consumer.partitions_for_topic("t"),
+    "committed": lambda consumer, tp: consumer.committed(tp),
+    "committed_offsets": lambda consumer, tp: consumer.committed_offsets(),
+    "seek_to_committed": lambda consumer, tp: consumer.seek_to_committed(),
 }
 
 
@@ -261,6 +261,27 @@ async def test_calls_that_only_look_do_not_count(name: str) -> None:
     async with w.consumer("t") as looks:
         await call(LOOKING[name], looks, w.partitions[0])
         assert await joins(w) < SOON
+
+
+@pytest.mark.parametrize("policy", ["earliest", "latest"])
+@every
+@virtual
+async def test_a_seek_to_the_committed_offsets_at_any_moment_of_a_rebalance_loses_nothing(protocol: str, policy: str) -> None:
+    for milliseconds in range(0, 600, 100):
+        w = World(protocol)
+        w.commit(3, w.partitions)
+        options = {"auto_offset_reset": policy, "request_timeout_ms": 3_000}
+        async with w.members(1, **options) as (seeks,), AsyncExitStack() as stack, anyio.create_task_group() as tasks:
+            comes = w.consumer("t", **options)
+            stack.push_async_callback(comes.stop)
+            tasks.start_soon(comes.start)
+            await anyio.sleep(milliseconds / 1000)
+            if seeks.assignment():
+                found = await seeks.seek_to_committed()
+                assert set(found.values()) == {3}
+            await anyio.sleep(4)
+            assert policy == "latest" or shares(seeks, comes) == [2, 2]
+            assert await read_all([seeks, comes], 5) == everything(w.partitions, 3), milliseconds
 
 
 @every

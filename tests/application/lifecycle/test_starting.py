@@ -433,6 +433,7 @@ async def test_start_says_what_it_waits_for_if_another_member_does_not_read(capl
     options = {"group_id": "g", "group_protocol": "classic"}
     async with consumer_on(cluster, "t", **options) as idle:
         assert len(idle.assignment()) == 2
+        await idle.getmany(timeout_ms=0)  # until then it would hold nobody up
         caplog.set_level("INFO", "kafka_async")
         began = anyio.current_time()
         async with consumer_on(cluster, "t", client_id="second", **options) as second:
