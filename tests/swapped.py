@@ -147,6 +147,9 @@ def kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Kaf
     """A broker as aiokafka's tests expect it: topics are made when they are named, with two partitions."""
     properties, context = _certificate(tmp_path_factory.mktemp("certificate"))
     properties |= {"num.partitions": "2", "auto.create.topics.enable": "true"}
+    # Else a second member that starts right after the first one waits a second for its share, and the heartbeats of our brokers are
+    # so frequent that its start does not wait that long.
+    properties |= {"group.consumer.assignment.interval.ms": "0"}
     with KafkaCluster(CURRENT, properties=properties, listeners={"TLS": "SSL"}) as cluster:
         yield cluster, context
 
