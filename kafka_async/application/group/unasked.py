@@ -1,8 +1,9 @@
 """Rebalances of a consumer from which nothing was asked yet: one that was started, and whose program still loads its model.
 
 They are carried out as soon as they are proposed, where the program cannot tell that from a rebalance inside its first read: no
-listener is set, nothing was handed out, sought or committed, and whoever gets a partition next begins where this member would have
-begun. Otherwise the others would wait for that read, for up to ``max_poll_interval_ms``. Nothing is committed here.
+listener is set, nothing was handed out, committed or sought (but to the committed offsets), and whoever gets a partition next
+begins where this member would have begun. Otherwise the others would wait for that read, for up to ``max_poll_interval_ms``.
+Nothing is committed here.
 
 Whatever else there is waits for the read: a partition without a committed offset under any other policy than ``earliest``, since
 its next owner would begin somewhere else; and partitions that were lost.
