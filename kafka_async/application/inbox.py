@@ -70,7 +70,7 @@ class Inbox:
     def has_losses(self) -> bool:
         """Whether the background has reported partitions as lost that the application's side has not given up yet."""
         self.sort()
-        return any(isinstance(each, RevokePartitions) and each.lost for each in self.proposals)
+        return any(isinstance(each, RevokePartitions) and each.lost for each in tuple(self.proposals))  # others may sort meanwhile
 
     def topic(self, name: str) -> TopicDescription | None:
         """Return what is known of a topic."""

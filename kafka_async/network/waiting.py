@@ -209,14 +209,16 @@ class LoopSignal:
         await pause()
 
     def wake(self) -> None:
-        if self.on_wake is not None:
-            self.on_wake()
-        self._count += 1
-        for future in self._futures:
-            if not future.done():
-                future.set_result(None)
-        for event in self._events:
-            event.set()
+        try:
+            if self.on_wake is not None:
+                self.on_wake()
+        finally:
+            self._count += 1
+            for future in self._futures:
+                if not future.done():
+                    future.set_result(None)
+            for event in self._events:
+                event.set()
 
     @property
     def waiting(self) -> int:

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 Proposal = AssignPartitions | RevokePartitions
 Callback = Callable[[frozenset[TopicPartition]], Any]
 
+UNANSWERED: Final = -1
+"""The number of a proposal that the background did not make."""
+
 _inside: Final[ContextVar[object]] = ContextVar("kafka_async_inside_callback", default=None)
 """The listener's call-back that the current code runs in, or was started from."""
 
@@ -57,6 +60,8 @@ class Listening:
     kept: Exception | None = field(default=None, init=False)
     """What a call-back has raised and no read call yet: one that is cancelled meanwhile leaves it to the next one. Every read looks
     at it, so it is not a method."""
+    untold: frozenset[TopicPartition] = field(default=frozenset(), init=False)
+    """Partitions that were taken before the first read, without a listener: it tells one that was set since."""
 
     def keep(self, error: Exception | None) -> None:
         """A read call has to raise this; the first of several counts."""
@@ -217,7 +222,7 @@ class Rebalancing:
     @property
     def is_quiet(self) -> bool:
         """Whether nothing is to be carried out or raised."""
-        return not (self.inbox.proposals or self._callback_pending or self.listening.kept)
+        return not (self.inbox.proposals or self._callback_pending or self.listening.kept or self.listening.untold)
 
     @property
     def given_up(self) -> frozenset[TopicPartition]:
@@ -244,7 +249,7 @@ class Rebalancing:
         self._busy = True
         try:
             self.listening.keep(await self.finish_unsubscribing())
-            while (proposal := self._next_proposal()) is not None:
+            while (proposal := self._next_told()) is not None:
                 carrying = self._carry(proposal)
                 committed = await self._committed(carrying)
                 if not self._stands(carrying):
@@ -265,22 +270,50 @@ class Rebalancing:
         if (raised := self.listening.take_kept()) is not None:
             raise raised
 
-    def carry_out_at_once(self, allowed: Callable[[Proposal], bool]) -> bool:
-        """Carry out what waits, up to the first proposal that is not ``allowed``; return whether that was anything.
+    def carry_out_at_once(self, allowed: Callable[[Proposal], bool]) -> None:
+        """Carry out what waits, up to the first proposal that is not ``allowed``.
 
-        Nothing is committed, and nobody is called back. So nothing is carried out if there is a listener, if another call is at it,
-        or if partitions were lost: a member that has left because its application does not read would come back.
+        Nothing is committed, and nobody is called back. So nothing is carried out if there is a listener, or if partitions were
+        lost: a member that has left because its application does not read would come back. What raises (a trace listener) leaves
+        the proposal to the next call of this, or to the next read, which go on with it.
         """
-        is_another_at_it = self._busy or self._carrying is not None or self._callback_pending
-        if is_another_at_it or self.listening.listener is not None or self.inbox.has_losses:
-            return False
-        any_allowed = False
+        if self.listening.listener is not None or self.inbox.has_losses:
+            return
         while (proposal := self._next_proposal()) is not None and allowed(proposal):
-            any_allowed, carrying = True, self._carry(proposal)
-            _at_once(self._revoke(carrying) if isinstance(proposal, RevokePartitions) else self._assign(carrying))
-            self.inbox.proposals.popleft()
-            self._carrying = None
-        return any_allowed
+            carrying = self._carry(proposal)
+            try:
+                _at_once(self._revoke(carrying) if isinstance(proposal, RevokePartitions) else self._assign(carrying))
+            finally:
+                if carrying.took_over:
+                    self.listening.untold |= self.unread.partitions.keys() - carrying.before
+            if self._stands(carrying):
+                self.inbox.proposals.popleft()
+                self._carrying = None
+
+    def _next_told(self) -> Proposal | None:
+        """Return what is to be carried out next, once a listener was called for what was taken at once."""
+        proposal = self._next_proposal()  # what is lost by now leaves
+        if not self.listening.untold or self._carrying is not None:
+            return proposal
+        self._begin_late()
+        return self._next_proposal()
+
+    def _begin_late(self) -> None:
+        """Call a listener that was set since with ``on_partitions_assigned`` of what was taken at once, as this read would have.
+
+        From here on it is a proposal like any other whose call-back has begun, only that nobody waits for the answer.
+        """
+        untold, self.listening.untold = self.listening.untold, frozenset()
+        listener = self.listening.listener
+        owned = frozenset(self.unread.partitions)
+        late = frozenset(tp for tp in untold & owned if self.unread.partitions[tp].custody is not PartitionCustody.LEAVING)
+        if listener is None or not late:
+            return
+        self.unread.give(late, PartitionCustody.ARRIVING)
+        proposal = AssignPartitions(number=UNANSWERED, partitions=owned)
+        self.inbox.proposals.appendleft(proposal)
+        self._carrying = _Carrying(proposal, owned - late, took_over=True)
+        self.listening.keep(self.listening.begin(listener.on_partitions_assigned, late))
 
     def _next_proposal(self) -> Proposal | None:
         """Return what is to be carried out next; more may have come while the last call-back was running."""
@@ -295,7 +328,7 @@ class Rebalancing:
         whose call-backs have begun is carried out to its end.
         """
         proposals = self.inbox.proposals
-        losses = [index for index, each in enumerate(proposals) if isinstance(each, RevokePartitions) and each.lost]
+        losses = [index for index, each in enumerate(tuple(proposals)) if isinstance(each, RevokePartitions) and each.lost]
         if not losses:
             return
         for index in losses:
@@ -308,7 +341,7 @@ class Rebalancing:
     def end(self) -> None:
         """Reading is over: the step that is running is the last one of a rebalance."""
         self.inbox.sort()
-        waiting = [each.partitions for each in self.inbox.proposals if isinstance(each, RevokePartitions) and each.lost]
+        waiting = [each.partitions for each in tuple(self.inbox.proposals) if isinstance(each, RevokePartitions) and each.lost]
         self.losing = frozenset().union(*waiting) & frozenset(self.unread.partitions) - self.given_up
         self.inbox.proposals.clear()
 
@@ -423,6 +456,7 @@ class Rebalancing:
 
         ``owned``: the group assigned them to us. An awaitable call-back is waited for by the next read, or by ``stop``.
         """
+        self.listening.untold = frozenset()
         self.unread.drop_aside()  # whatever comes back belongs to a new membership, and begins where it is committed
         if self._unsubscribing is not None:  # a second call, while the call-back of the first is running
             self.unread.keep(self.parting)

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from weakref import ref
 
 from ...config import ConsumerConfig
-from ...events import RevokePartitions
+from ...errors import LONGEST_REASON, BackgroundLoopError, shown
+from ...events import ErrorEvent, RevokePartitions
 from ...values import define, field
 from ..lifecycle.lifecycle import Lifecycle, Phase
 from ..reading.unread import Unread
@@ -43,11 +44,19 @@ class Unasked:
 
     def attend(self) -> None:
         """Carry out what is proposed, as far as that changes nothing. Called whenever the application would be woken."""
-        runs = self.lifecycle.phase in (Phase.STARTING, Phase.RUNNING) and self.lifecycle.boundary.ended is None
-        if self.rebalancing.inbox.is_empty or not runs:
+        if self.rebalancing.inbox.is_empty or self.lifecycle.phase is not Phase.RUNNING:  # ``start`` carries out by itself
             return
-        if self.rebalancing.carry_out_at_once(self._changes_nothing):
-            self.subscribed.follow(self.unread)  # as a read does: it may have been proposed for the subscription before this one
+        try:
+            self.rebalancing.carry_out_at_once(self._changes_nothing)
+        except Exception as cause:  # no call is under way that could raise it, and the background, or its waker, must not
+            self._report(cause)
+        self.subscribed.follow(self.unread)  # as a read does: it may have been proposed for the subscription before this one
+
+    def _report(self, cause: Exception) -> None:
+        """Have the next call raise what a trace listener has raised, as it raises what fails in the background."""
+        error = BackgroundLoopError(f"a rebalance before the first call failed: {shown(cause, LONGEST_REASON)}")
+        error.__cause__ = cause
+        self.rebalancing.inbox.reported.add(ErrorEvent(error=error, to_all=True))
 
     def _changes_nothing(self, proposal: Proposal) -> bool:
         """Whether the next owner of each partition that leaves begins where this member would have begun."""

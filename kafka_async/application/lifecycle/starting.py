@@ -56,6 +56,7 @@ class Starting:
             await self.calls.find_topics(topics, deadline)
             await self._find_assignment(deadline if timeout_ms is not None else None)
             self.lifecycle.started()  # raises if a call-back's task, or any other, has called ``stop`` in the last step
+            self.runtime.wake_application()  # a rebalance may have been proposed in the last step, too, and nobody may read soon
         except BaseException:
             await self.parting.undo()
             raise
