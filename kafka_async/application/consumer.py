@@ -418,6 +418,9 @@ class KafkaConsumer(Generic[K, V]):
         unless exactly one of topics and pattern is given, ``ValueError`` for invalid topic names or patterns,
         ``IllegalStateError`` after ``assign``, ``IllegalOperation`` for a ``SubscriptionPattern`` without a ``group_id`` or with
         options that only the classic protocol has.
+
+        ``listener`` is told of what changes from now on. If nothing was read yet, the first read also tells it of partitions that
+        were taken since ``start`` returned, but not of those that have left since.
         """
         self._parts.guard.check_open()
         if self._parts.subscribed.by_user:
@@ -500,7 +503,6 @@ class KafkaConsumer(Generic[K, V]):
         self._assign(wanted, kept=wanted)
 
     def _assign(self, wanted: Collection[TopicPartition], *, kept: Collection[TopicPartition]) -> None:
-        self._parts.guard.ask()
         self._parts.guard.check_open()
         if self._parts.subscribed.is_subscription:
             raise IllegalStateError("topics were subscribed with subscribe(); call unsubscribe() first")
@@ -579,7 +581,8 @@ class KafkaConsumer(Generic[K, V]):
         ``process`` begins, or in ``on_partitions_assigned``, ``process`` skips those records. After a seek to any other offset than
         the committed one, or while ``process`` runs, it skips none, whatever was committed (``keep_done``): you want to see them
         again.
-        Raises ``IllegalStateError`` for a partition that is not assigned, ``ValueError`` for a negative offset.
+        Raises ``IllegalStateError`` for a partition that is not assigned, such as one that has left before the first call
+        (``start``), ``ValueError`` for a negative offset.
         """
         self._parts.guard.ask()
         self._parts.guard.check_open()
@@ -608,7 +611,6 @@ class KafkaConsumer(Generic[K, V]):
         such a record is read from its end on. Raises as ``offsets_for_times`` does, and ``IllegalStateError`` for a partition that
         is not assigned.
         """
-        self._parts.guard.ask()
         wanted = dict(when) if isinstance(when, Mapping) else dict.fromkeys(self._parts.assigned.chosen(partitions), when)
         meant = {partition: self._parts.assigned.meant(self._parts.assigned.cursor(partition)) for partition in wanted}
         times = arguments.timestamps(wanted)
@@ -752,8 +754,9 @@ class KafkaConsumer(Generic[K, V]):
         without ``offsets`` all are, and ``record.offset + 1`` is after the last record that was handed out. While ``process`` runs,
         only a rebalance listener may call it without ``offsets``, which commits what is done.
         Raises ``IllegalOperation`` without a ``group_id``, ``IllegalStateError`` for a partition that was never assigned,
-        ``CommitFailedError`` if the group refuses (its ``lost`` has the partitions that are no longer assigned; the others were
-        committed), ``KafkaTimeoutError`` after ``default_api_timeout_ms`` (nothing is sent later), and the authorization errors.
+        ``CommitFailedError`` if the group refuses (its ``lost`` has the partitions that are no longer assigned, such as those that
+        have left before the first call; the others were committed), ``KafkaTimeoutError`` after ``default_api_timeout_ms`` (nothing
+        is sent later), and the authorization errors.
         """
         await self._parts.commits.commit(offsets)
 
@@ -785,17 +788,22 @@ class KafkaConsumer(Generic[K, V]):
     async def seek_to_committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int | None]:
         """Seek to the committed offsets of ``partitions`` (none: all assigned) and return them. Without one, the position stays.
 
+        A partition that leaves meanwhile, or leaves and comes back, begins at the committed offset wherever it is read next. So
+        without ``partitions`` it is not sought; those that are named do not leave before the next read.
+
         Raises ``IllegalStateError`` for a partition that is not assigned, ``IllegalOperation`` without a group,
         ``KafkaTimeoutError`` after ``default_api_timeout_ms``.
         """
+        if partitions:
+            self._parts.guard.ask()
         chosen = self._parts.assigned.chosen(partitions)  # before the group, as in aiokafka
         self._parts.commits.check_group("seek_to_committed()")
+        before = self._parts.assigned.cursors()
         found = await self.committed_offsets(*chosen)
-        # The next owner of a partition that has left meanwhile, while nothing else was asked, begins at the committed offset too.
-        gone = set() if self._parts.guard.unasked is None else set(chosen) - self.assignment()
+        now = before if self._parts.guard.unasked is None else self._parts.assigned.cursors()
         self._parts.guard.check_open()
         for partition, target in found.items():
-            if target is not None and partition not in gone:
+            if target is not None and now.get(partition) is before[partition]:
                 self._parts.assigned.seek(partition, target)
         return {partition: target.offset if target is not None else None for partition, target in found.items()}
 

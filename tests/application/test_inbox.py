@@ -31,6 +31,28 @@ class HeldRevocation(RevokePartitions):
         return super().__getattribute__(name)
 
 
+class Growing(RevokePartitions):
+    """While somebody looks at this, another thread sorts more."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "lost":
+            grows.proposals.append(_revocation())
+        return super().__getattribute__(name)
+
+
+def _revocation(kind: type[RevokePartitions] = RevokePartitions) -> RevokePartitions:
+    return kind(number=1, partitions=frozenset([TopicPartition("t", 0)]), lost=False)
+
+
+grows = Inbox(EventHandler(lambda: None, lambda: None), GroupMetadata(group_id="g"))
+
+
+def test_a_look_for_losses_bears_that_another_thread_sorts() -> None:
+    grows.proposals.extend([_revocation(Growing), _revocation()])
+    assert not grows.has_losses
+    assert len(grows.proposals) == 3
+
+
 def _inbox() -> tuple[EventHandler, Inbox]:
     entered.clear()
     go_on.clear()

@@ -45,13 +45,15 @@ def test_what_the_background_holds_does_not_keep_a_consumer_alive_to_which_its_l
             self.consumer = of
 
     parts = assemble(config())
-    observer, consumer = parts.observer, KafkaConsumer[bytes, bytes](parts=parts)
+    observer, runtime, consumer = parts.observer, parts.runtime, KafkaConsumer[bytes, bytes](parts=parts)
     consumer.subscribe(["t"], listener=Listener(consumer))
     alive = weakref.ref(consumer)
     del parts, consumer
     gc.collect()
     assert alive() is None
     assert observer.cursors() == {}
+    runtime.wake_application()
+    assert runtime.signal.on_wake is None
 
 
 def test_a_consumer_without_a_client_id_is_named_for_its_group_and_numbered() -> None:

@@ -1,15 +1,17 @@
 """Rebalances of a consumer from which nothing was asked yet: one that was started, and whose program still loads its model.
 
 They are carried out as soon as they are proposed, where the program cannot tell that from a rebalance inside its first read: no
-listener is set, nothing was handed out, committed or sought (but to the committed offsets), and whoever gets a partition next
-begins where this member would have begun. Otherwise the others would wait for that read, for up to ``max_poll_interval_ms``.
-Nothing is committed here.
+listener is set, nothing was handed out, committed or sought (but all to the committed offsets), and whoever gets a partition next
+begins where this member would have begun. A listener that is set after that is told of what was taken when the first read begins,
+as if it had been taken there; of what had left it hears nothing. Otherwise the others would wait for that read, for up to
+``max_poll_interval_ms``. Nothing is committed here.
 
 Whatever else there is waits for the read: a partition without a committed offset under any other policy than ``earliest``, since
 its next owner would begin somewhere else; and partitions that were lost.
 
-It is no read either: ``max_poll_interval_ms`` goes on from the first partition of the member, however many rebalances it takes part
-in, so that a program that never reads is found out.
+It is no read either: ``max_poll_interval_ms`` goes on from the first partition of the member through rebalances, so that a program
+that never reads is found out. It begins anew only once the member holds nothing: in the eager protocol, where each rebalance takes
+everything for a moment, once such a rebalance has left it nothing.
 """
 
 from typing import TYPE_CHECKING

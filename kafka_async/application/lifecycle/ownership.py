@@ -124,7 +124,8 @@ class CallGuard:
 
     def ask(self) -> None:
         """A call asks for records, or for anything of positions, commits or the assignment. These do not count: a look at what is
-        known, a question about topics, and one for the committed offsets, or a seek to them, since reading begins there anyway.
+        known, a question about topics, and one for the committed offsets, or a seek of all to them, since reading begins there
+        anyway.
         """
         self.unasked = None
 

@@ -1,6 +1,6 @@
 """Rebalances of consumers from which nothing was asked yet."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from contextlib import AsyncExitStack, asynccontextmanager
 from random import Random
 from typing import Any, Final
@@ -10,10 +10,11 @@ import pytest
 from attrs import Factory, define
 
 from kafka_async import ConsumerRebalanceListener, TopicPartition
+from kafka_async.errors import BackgroundLoopError
 from kafka_async.testing.simulation import FakeCluster
 from kafka_async.trace import Fault, Notice, TraceEvent
 from kafka_async.wire import Api
-from tests.virtual import run_seeds
+from tests.virtual import run_seeds, run_virtual_asyncio
 
 from ..support import Consumer, cancelled_at, consumer_on, virtual
 
@@ -209,6 +210,179 @@ async def test_a_listener_is_called_inside_a_read_so_the_rebalance_waits_for_tha
     assert not w.count("revoked")
 
 
+@define(eq=False)
+class Told(ConsumerRebalanceListener):
+    """Notes its calls, and seeks."""
+
+    consumer: Consumer
+    to: int | None = None
+    seconds: float = 0.0
+    calls: list[tuple[str, list[TopicPartition]]] = Factory(list)
+
+    async def on_partitions_assigned(self, assigned: frozenset[TopicPartition]) -> None:
+        self.calls.append(("assigned", sorted(assigned)))
+        await anyio.sleep(self.seconds)
+        for partition in assigned if self.to is not None else ():
+            self.consumer.seek(partition, self.to or 0)
+
+    def on_partitions_revoked(self, revoked: frozenset[TopicPartition]) -> None:
+        self.calls.append(("revoked", sorted(revoked)))
+
+    def on_partitions_lost(self, lost: frozenset[TopicPartition]) -> None:
+        self.calls.append(("lost", sorted(lost)))
+
+
+@every
+@virtual
+async def test_a_listener_that_is_set_before_the_first_read_is_told_in_it_of_what_was_taken_at_once(protocol: str) -> None:
+    w = World(protocol)
+    async with w.consumer() as consumer:
+        consumer.subscribe(["t"])
+        await anyio.sleep(5)
+        assert consumer.assignment() == set(w.partitions)
+        listener = Told(consumer, to=4)
+        consumer.subscribe(["t"], listener=listener)
+        assert not listener.calls
+        assert await read_all([consumer]) == everything(w.partitions, 4)
+        assert listener.calls == [("assigned", w.partitions)]
+
+
+@every
+@virtual
+async def test_a_read_that_is_cancelled_while_such_a_listener_is_told_is_gone_on_with(protocol: str) -> None:
+    w = World(protocol)
+    async with w.consumer() as consumer:
+        consumer.subscribe(["t"])
+        await anyio.sleep(5)
+        listener = Told(consumer, to=4, seconds=2)
+        consumer.subscribe(["t"], listener=listener)
+        with anyio.move_on_after(1):
+            await consumer.getone()
+        assert await read_all([consumer]) == everything(w.partitions, 4)
+        assert listener.calls == [("assigned", w.partitions)]
+
+
+@every
+@virtual
+async def test_a_listener_is_not_told_of_what_start_has_taken_but_of_what_came_back_since(protocol: str) -> None:
+    w = World(protocol)
+    async with w.members(1) as (stays,):
+        async with w.members(1) as (goes,):
+            await anyio.sleep(2)
+            came_back = w.partitions if protocol == "eager" else sorted(goes.assignment())
+        await anyio.sleep(4)
+        listener = Told(stays)
+        stays.subscribe(["t"], listener=listener)
+        assert await read_all([stays]) == everything(w.partitions)
+        assert listener.calls == [("assigned", came_back)]
+    w = World(protocol)
+    async with w.members(1) as (stays,):
+        listener = Told(stays)
+        stays.subscribe(["t"], listener=listener)
+        assert await read_all([stays]) == everything(w.partitions)
+        assert not listener.calls
+
+
+@every
+@virtual
+async def test_a_listener_that_is_set_after_the_first_read_is_not_told_of_what_came_before_it(protocol: str) -> None:
+    w = World(protocol)
+    async with w.consumer() as consumer:
+        consumer.subscribe(["t"])
+        await anyio.sleep(5)
+        assert await read_all([consumer]) == everything(w.partitions)
+        listener = Told(consumer)
+        consumer.subscribe(["t"], listener=listener)
+        await consumer.getmany(timeout_ms=1000)
+        assert not listener.calls
+
+
+@every
+@virtual
+async def test_such_a_listener_is_told_nothing_of_what_was_lost_or_unsubscribed_before_the_first_read(protocol: str) -> None:
+    w = World(protocol)
+    async with w.consumer(max_poll_interval_ms=6_000) as consumer:
+        consumer.subscribe(["t"])
+        await anyio.sleep(20)
+        assert w.gave_its_place_up
+        listener = Told(consumer)
+        consumer.subscribe(["t"], listener=listener)
+        assert await read_all([consumer], 5) == everything(w.partitions)
+        assert listener.calls == [("lost", w.partitions), ("assigned", w.partitions)]
+    w = World(protocol)
+    async with w.consumer() as consumer:
+        consumer.subscribe(["t"])
+        await anyio.sleep(5)
+        consumer.unsubscribe()
+        listener = Told(consumer)
+        consumer.subscribe(["t"], listener=listener)
+        assert await read_all([consumer], 5) == everything(w.partitions)
+        assert listener.calls == [("assigned", w.partitions)]
+
+
+@virtual
+async def test_after_unsubscribe_a_new_subscription_waits_for_reads() -> None:
+    w = World("consumer")
+    async with w.members(1) as (consumer,):
+        consumer.unsubscribe()
+        consumer.subscribe(["t"])
+        await anyio.sleep(5)
+        assert not consumer.assignment()
+        assert await read_all([consumer]) == everything(w.partitions)
+
+
+@pytest.mark.parametrize("text", ["revoked", "assigned"])
+@every
+@virtual
+async def test_what_a_trace_listener_raises_reaches_the_next_call_and_the_rebalance_goes_on(protocol: str, text: str) -> None:
+    w = World(protocol)
+    armed = False
+
+    def trace(event: TraceEvent) -> None:
+        nonlocal armed
+        if armed and isinstance(event, Notice) and event.text.startswith(text):
+            armed = False
+            raise ZeroDivisionError("trace")
+
+    async with w.consumer("t", trace=trace) as traces:
+        await anyio.sleep(1)
+        armed = True
+        async with w.consumer("t", request_timeout_ms=5_000) as comes:
+            await anyio.sleep(2)
+            assert not armed
+            assert traces.alive
+            with pytest.raises(BackgroundLoopError, match="a rebalance before the first call failed: ZeroDivisionError") as raised:
+                await traces.getmany(timeout_ms=0)
+            assert isinstance(raised.value.__cause__, ZeroDivisionError)
+            assert await read_all([traces, comes], 6) == everything(w.partitions)
+            assert shares(traces, comes) == [2, 2]
+
+
+@pytest.mark.parametrize("text", ["revoked", "assigned"])
+@every
+@virtual
+async def test_a_trace_listener_may_unsubscribe(protocol: str, text: str) -> None:
+    w = World(protocol)
+    armed = False
+
+    def trace(event: TraceEvent) -> None:
+        nonlocal armed
+        if armed and isinstance(event, Notice) and event.text.startswith(text):
+            armed = False
+            leaves.unsubscribe()
+
+    leaves = w.consumer("t", trace=trace)
+    async with leaves:
+        await anyio.sleep(1)
+        armed = True
+        async with w.consumer("t") as comes:
+            await anyio.sleep(4)
+            assert not armed
+            assert not leaves.assignment()
+            assert await leaves.getmany(timeout_ms=0) == {}
+            assert await read_all([comes], 5) == everything(w.partitions)
+
+
 Call = Callable[[Consumer, TopicPartition], Any]
 ASKING: Final[dict[str, Call]] = {
     "getmany": lambda consumer, tp: consumer.getmany(timeout_ms=0),
@@ -222,6 +396,8 @@ ASKING: Final[dict[str, Call]] = {
     "end_offsets": lambda consumer, tp: consumer.end_offsets([tp]),
     "offsets_for_times": lambda consumer, tp: consumer.offsets_for_times({tp: 0}),
     "enforce_rebalance": lambda consumer, tp: consumer.enforce_rebalance(),
+    "seek_to_timestamp": lambda consumer, tp: consumer.seek_to_timestamp(0),
+    "seek_to_committed": lambda consumer, tp: consumer.seek_to_committed(tp),
 }
 LOOKING: Final[dict[str, Call]] = {
     "state": lambda consumer, tp: (consumer.assignment(), consumer.ready, consumer.state, consumer.alive, consumer.paused()),
@@ -282,6 +458,79 @@ async def test_a_seek_to_the_committed_offsets_at_any_moment_of_a_rebalance_lose
             await anyio.sleep(4)
             assert policy == "latest" or shares(seeks, comes) == [2, 2]
             assert await read_all([seeks, comes], 5) == everything(w.partitions, 3), milliseconds
+
+
+@define(eq=False)
+class Late:
+    """Resumes a call so many seconds after its first step: the event loop was busy, while the answer came."""
+
+    call: Coroutine[Any, Any, Any]
+    seconds: float
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        steps = self.call.__await__()
+        next(steps)
+        yield from anyio.sleep(self.seconds).__await__()
+        return (yield from steps)
+
+
+@pytest.mark.parametrize("protocol", ["cooperative", "consumer"])
+def test_a_partition_that_went_and_came_back_is_not_sought_to_an_answer_from_before(protocol: str) -> None:
+    async def run() -> None:
+        w = World(protocol)
+        w.commit(3, w.partitions)
+        async with w.members(1) as (seeks,), anyio.create_task_group() as tasks:
+            await anyio.sleep(1)
+            moved: set[TopicPartition] = set()
+
+            async def comes_and_goes() -> None:
+                await anyio.sleep(1)  # the answer is there
+                async with w.members(1) as (comes,):
+                    await anyio.sleep(2)
+                    moved.update(comes.assignment())
+                    w.commit(4, sorted(moved))
+
+            tasks.start_soon(comes_and_goes)
+            assert set((await Late(seeks.seek_to_committed(), 20)).values()) == {3}
+            assert len(moved) == 2
+            assert seeks.assignment() == set(w.partitions)
+            kept = set(w.partitions) - moved
+            assert await read_all([seeks]) == everything(sorted(kept), 3) | everything(sorted(moved), 4)
+
+    run_virtual_asyncio(run)
+
+
+@every
+@virtual
+async def test_a_committed_offset_that_is_out_of_range_waits_for_a_read(protocol: str) -> None:
+    """The next owner would be told of that later, and begin at another end of the log."""
+    w = World(protocol)
+    w.commit(100, w.partitions)
+    async with w.consumer("t", auto_offset_reset="latest") as waits:
+        await anyio.sleep(2)
+        await joins(w, auto_offset_reset="latest", request_timeout_ms=5_000)
+        assert waits.assignment() == set(w.partitions)
+    assert not w.count("revoked")
+
+
+@every
+@virtual
+async def test_nothing_is_returned_of_a_topic_that_is_not_subscribed_any_more(protocol: str) -> None:
+    """It may be assigned once more, for the subscription before this one."""
+    for milliseconds in range(0, 1500, 50):
+        w = World(protocol)
+        w.cluster.create_topic("u", 1)
+        async with w.members(2) as (stays, goes), anyio.create_task_group() as tasks:
+            await anyio.sleep(2)
+            tasks.start_soon(goes.stop)
+            await anyio.sleep(milliseconds / 1000)
+            stays.subscribe(["u"])
+            before = stays.assignment()
+            for _ in range(100):
+                if stays.assignment() == before:
+                    await anyio.sleep(0.01)
+            await anyio.sleep(0.05)  # fetched
+            assert not await stays.getmany(timeout_ms=0), milliseconds
 
 
 @every
