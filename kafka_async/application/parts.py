@@ -113,7 +113,7 @@ def assemble(
     own = ref(assigned)
     observer.cursors = lambda: unread.partitions.copy() if (found := own()) is None else found.cursors()
     if not runtime.blocks:
-        guard.unasked = Unasked(config, lifecycle, rebalancing, subscribed, unread).attend
+        guard.unasked = Unasked(config, lifecycle, rebalancing, unread).attend
         attend_unasked(runtime, guard)
     gate = Gate(lifecycle, handler, inbox, rebalancing, subscribed, unread)
     in_vain = InVain(observer, runtime, _NOTHING_TO_READ)

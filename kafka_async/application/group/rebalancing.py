@@ -293,7 +293,7 @@ class Rebalancing:
     def _next_told(self) -> Proposal | None:
         """Return what is to be carried out next, once a listener was called for what was taken at once."""
         proposal = self._next_proposal()  # what is lost by now leaves
-        if not self.listening.untold or self._carrying is not None:
+        if not self.listening.untold:
             return proposal
         self._begin_late()
         return self._next_proposal()

@@ -24,7 +24,6 @@ from ...values import define, field
 from ..lifecycle.lifecycle import Lifecycle, Phase
 from ..reading.unread import Unread
 from .rebalancing import Proposal, Rebalancing
-from .subscribed import Subscribed
 
 if TYPE_CHECKING:
     from ..lifecycle.ownership import CallGuard
@@ -41,7 +40,6 @@ class Unasked:
     config: ConsumerConfig
     lifecycle: Lifecycle
     rebalancing: Rebalancing
-    subscribed: Subscribed
     unread: Unread = field(repr=False)
 
     def attend(self) -> None:
@@ -52,7 +50,6 @@ class Unasked:
             self.rebalancing.carry_out_at_once(self._changes_nothing)
         except Exception as cause:  # no call is under way that could raise it, and the background, or its waker, must not
             self._report(cause)
-        self.subscribed.follow(self.unread)  # as a read does: it may have been proposed for the subscription before this one
 
     def _report(self, cause: Exception) -> None:
         """Have the next call raise what a trace listener has raised, as it raises what fails in the background."""

@@ -1,6 +1,6 @@
 """Rebalances of consumers from which nothing was asked yet."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Generator
 from contextlib import AsyncExitStack, asynccontextmanager
 from random import Random
 from typing import Any, Final
@@ -11,7 +11,7 @@ from attrs import Factory, define
 
 from kafka_async import ConsumerRebalanceListener, TopicPartition
 from kafka_async.errors import BackgroundLoopError
-from kafka_async.testing.simulation import FakeCluster
+from kafka_async.testing.simulation import HANG, FakeCluster
 from kafka_async.trace import Fault, Notice, TraceEvent
 from kafka_async.wire import Api
 from tests.virtual import run_seeds, run_virtual_asyncio
@@ -219,16 +219,16 @@ class Told(ConsumerRebalanceListener):
     seconds: float = 0.0
     calls: list[tuple[str, list[TopicPartition]]] = Factory(list)
 
-    async def on_partitions_assigned(self, assigned: frozenset[TopicPartition]) -> None:
+    async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
         self.calls.append(("assigned", sorted(assigned)))
         await anyio.sleep(self.seconds)
         for partition in assigned if self.to is not None else ():
             self.consumer.seek(partition, self.to or 0)
 
-    def on_partitions_revoked(self, revoked: frozenset[TopicPartition]) -> None:
+    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
         self.calls.append(("revoked", sorted(revoked)))
 
-    def on_partitions_lost(self, lost: frozenset[TopicPartition]) -> None:
+    def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
         self.calls.append(("lost", sorted(lost)))
 
 
@@ -356,6 +356,35 @@ async def test_what_a_trace_listener_raises_reaches_the_next_call_and_the_rebala
             assert isinstance(raised.value.__cause__, ZeroDivisionError)
             assert await read_all([traces, comes], 6) == everything(w.partitions)
             assert shares(traces, comes) == [2, 2]
+
+
+@pytest.mark.parametrize("text", ["revoked", "assigned"])
+@every
+@virtual
+async def test_a_listener_that_is_set_after_that_is_told_of_what_was_taken(protocol: str, text: str) -> None:
+    w = World(protocol)
+    armed = True
+
+    def trace(event: TraceEvent) -> None:
+        nonlocal armed
+        if armed and isinstance(event, Notice) and event.text.startswith(text):
+            armed = False
+            raise ZeroDivisionError("trace")
+
+    async with w.consumer(trace=trace) as traces:
+        traces.subscribe(["t"])
+        await anyio.sleep(5)
+        async with w.consumer("t", request_timeout_ms=5_000) as comes:
+            await anyio.sleep(1)
+            assert not armed
+            listener = Told(traces)
+            traces.subscribe(["t"], listener=listener)  # and it wants to hear of no failure of the subscription before
+            assert await read_all([traces, comes], 6) == everything(w.partitions)
+            assert shares(traces, comes) == [2, 2]
+            kept = set[TopicPartition]()
+            for what, partitions in listener.calls:
+                kept = kept | set(partitions) if what == "assigned" else kept - set(partitions)
+            assert kept == traces.assignment()
 
 
 @pytest.mark.parametrize("text", ["revoked", "assigned"])
@@ -513,24 +542,21 @@ async def test_a_committed_offset_that_is_out_of_range_waits_for_a_read(protocol
     assert not w.count("revoked")
 
 
-@every
 @virtual
-async def test_nothing_is_returned_of_a_topic_that_is_not_subscribed_any_more(protocol: str) -> None:
-    """It may be assigned once more, for the subscription before this one."""
-    for milliseconds in range(0, 1500, 50):
-        w = World(protocol)
-        w.cluster.create_topic("u", 1)
-        async with w.members(2) as (stays, goes), anyio.create_task_group() as tasks:
-            await anyio.sleep(2)
-            tasks.start_soon(goes.stop)
-            await anyio.sleep(milliseconds / 1000)
-            stays.subscribe(["u"])
-            before = stays.assignment()
-            for _ in range(100):
-                if stays.assignment() == before:
-                    await anyio.sleep(0.01)
-            await anyio.sleep(0.05)  # fetched
-            assert not await stays.getmany(timeout_ms=0), milliseconds
+async def test_nothing_is_returned_of_a_topic_that_is_not_subscribed_any_more() -> None:
+    """What was proposed for the subscription before this one waited for a read, since that one had a listener."""
+    w = World("consumer")
+    w.cluster.create_topic("u", 1)
+    async with w.consumer() as consumer:
+        consumer.subscribe(["t"], listener=Silent())
+        await anyio.sleep(5)
+        assert not consumer.assignment()
+        go_on = w.cluster.control(Api.CONSUMER_GROUP_HEARTBEAT, lambda broker, request: HANG, keep=True)
+        consumer.subscribe(["u"])
+        await anyio.sleep(2)
+        assert consumer.assignment() == set(w.partitions)
+        assert not await consumer.getmany(timeout_ms=0)
+        go_on()
 
 
 @every
