@@ -5,6 +5,8 @@ from collections import Counter
 
 import pytest
 
+from kafka_async.errors import BackgroundLoopError
+from kafka_async.trace import Notice, TraceEvent
 from tests.brokers import KafkaCluster
 
 from .groups import both, new_group
@@ -60,3 +62,33 @@ async def test_a_start_does_not_wait_for_members_that_are_not_read_from(
                 records += flat(await member.getmany(timeout_ms=100))
     assert {partition: sorted(numbers) for partition, numbers in offsets(records).items()} == produced
     assert max(Counter((record.partition, record.offset) for record in records).values()) == 1
+
+
+@pytest.mark.parametrize("background", ["task", "thread"])
+@both
+async def test_what_a_trace_listener_raises_in_such_a_rebalance_reaches_the_next_call(
+    kafka44: KafkaCluster, protocol: str, background: str
+) -> None:
+    topic = new_topic(kafka44, 2)
+    produced = kafka44.produce(topic, 20, partitions=2).offsets
+    group = new_group(kafka44, protocol)
+    raised = False
+
+    def trace(event: TraceEvent) -> None:
+        nonlocal raised
+        if not raised and isinstance(event, Notice) and event.text.startswith("revoked"):
+            raised = True
+            raise ZeroDivisionError("trace")
+
+    options = {"background": background, "request_timeout_ms": 30_000}
+    async with group.member(topic, trace=trace, **options) as one, group.member(topic, **options) as two:
+        await until(lambda: raised)
+        assert one.alive
+        with pytest.raises(BackgroundLoopError) as error:
+            await one.getmany(timeout_ms=0)
+        assert isinstance(error.value.__cause__, ZeroDivisionError)
+        records: list[Record] = []
+        while len(records) < 20:
+            for member in (one, two):
+                records += flat(await member.getmany(timeout_ms=100))
+    assert {partition: sorted(numbers) for partition, numbers in offsets(records).items()} == produced
