@@ -456,7 +456,6 @@ class Rebalancing:
 
         ``owned``: the group assigned them to us. An awaitable call-back is waited for by the next read, or by ``stop``.
         """
-        self.listening.untold = frozenset()
         self.unread.drop_aside()  # whatever comes back belongs to a new membership, and begins where it is committed
         if self._unsubscribing is not None:  # a second call, while the call-back of the first is running
             self.unread.keep(self.parting)

@@ -491,14 +491,18 @@ async def test_a_seek_to_the_committed_offsets_at_any_moment_of_a_rebalance_lose
 
 @define(eq=False)
 class Late:
-    """Resumes a call so many seconds after its first step: the event loop was busy, while the answer came."""
+    """Resumes a call so many seconds later from where it first waits ``when``: the event loop was busy, while the answer came."""
 
     call: Coroutine[Any, Any, Any]
     seconds: float
+    when: Callable[[], object] = lambda: True
 
     def __await__(self) -> Generator[Any, Any, Any]:
         steps = self.call.__await__()
-        next(steps)
+        step = next(steps)
+        while not self.when():
+            yield step
+            step = next(steps)
         yield from anyio.sleep(self.seconds).__await__()
         return (yield from steps)
 
@@ -525,6 +529,29 @@ def test_a_partition_that_went_and_came_back_is_not_sought_to_an_answer_from_bef
             assert seeks.assignment() == set(w.partitions)
             kept = set(w.partitions) - moved
             assert await read_all([seeks]) == everything(sorted(kept), 3) | everything(sorted(moved), 4)
+
+    run_virtual_asyncio(run)
+
+
+@every
+def test_what_is_proposed_in_the_last_step_of_a_start_is_carried_out_when_it_is_over(protocol: str) -> None:
+    async def run() -> None:
+        w = World(protocol)
+        first, second = w.consumer("t"), w.consumer("t")
+
+        async def come() -> None:
+            await anyio.sleep(2)
+            await second.start()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(come)
+            await Late(first.start(), 10, first.assignment)
+            assert first.assignment() != set(w.partitions)
+        await anyio.sleep(2)
+        assert shares(first, second) == [2, 2]
+        assert await read_all([first, second]) == everything(w.partitions)
+        await first.stop()
+        await second.stop()
 
     run_virtual_asyncio(run)
 
