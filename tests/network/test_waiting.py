@@ -135,3 +135,19 @@ def test_a_call_for_an_event_loop_that_is_gone_is_dropped() -> None:
     call = anyio.run(make)
     assert callable(call)
     call()
+
+
+@virtual
+async def test_what_is_raised_on_a_wake_up_keeps_nobody_waiting() -> None:
+    signal = LoopSignal()
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    signal.on_wake = interrupt
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(signal.wait, signal.ticket(), 100)
+        await anyio.sleep(5)
+        with pytest.raises(KeyboardInterrupt):
+            signal.wake()
+    assert anyio.current_time() == 5

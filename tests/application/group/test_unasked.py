@@ -249,6 +249,19 @@ async def test_a_listener_that_is_set_before_the_first_read_is_told_in_it_of_wha
 
 @every
 @virtual
+async def test_while_such_a_listener_is_told_other_tasks_get_nothing_of_that(protocol: str) -> None:
+    w = World(protocol)
+    async with w.consumer() as consumer:
+        consumer.subscribe(["t"])
+        await anyio.sleep(5)
+        listener = Told(consumer, to=4, seconds=1)
+        consumer.subscribe(["t"], listener=listener)
+        assert await read_all([consumer, consumer]) == everything(w.partitions, 4)
+        assert listener.calls == [("assigned", w.partitions)]
+
+
+@every
+@virtual
 async def test_a_read_that_is_cancelled_while_such_a_listener_is_told_is_gone_on_with(protocol: str) -> None:
     w = World(protocol)
     async with w.consumer() as consumer:
