@@ -279,7 +279,10 @@ class TopicRecreatedError(CommitFailedError):
 
 
 class BackgroundLoopError(KafkaError):
-    """The background loop failed because of a bug; the consumer cannot go on. ``__cause__`` is the original error."""
+    """The background loop failed because of a bug; the consumer cannot go on. ``__cause__`` is the original error.
+
+    Raised once, by a consumer that goes on, if that happened in a rebalance before the first call, such as in a trace listener.
+    """
 
 
 class BrokerResponseError(KafkaError):
