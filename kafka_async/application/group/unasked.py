@@ -61,7 +61,8 @@ class Unasked:
         """Whether the next owner of each partition that leaves begins where this member would have begun."""
         owned = self.unread.partitions.keys()
         leaving = owned & proposal.partitions if isinstance(proposal, RevokePartitions) else owned - proposal.partitions
-        # Whether the next owner takes a partition for a new one is not certain, so both rules have to say the same.
+        # Whether the next owner takes a partition for a new one is not certain, so both rules have to say the same. That all
+        # members have the same ones is taken for granted.
         if self.config.auto_offset_reset == self.config.auto_offset_reset_new_partitions == "earliest":
             return True
         self.unread.receive()
@@ -78,9 +79,10 @@ def attend_unasked(runtime: "Runtime", guard: "CallGuard") -> None:
 
     def attend() -> None:
         guard = own()
-        if guard is None or guard.unasked is None:
+        unasked = None if guard is None else guard.unasked
+        if unasked is None:
             signal.on_wake = None
         else:
-            guard.unasked()
+            unasked()
 
     signal.on_wake = attend
