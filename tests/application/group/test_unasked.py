@@ -123,6 +123,7 @@ async def joins(w: World, **options: Any) -> float:
         return anyio.current_time() - began
 
 
+@pytest.mark.slow
 @every
 @virtual
 async def test_members_that_are_started_and_not_read_yet_share_the_partitions(protocol: str) -> None:
@@ -310,6 +311,7 @@ async def test_a_listener_that_is_set_after_the_first_read_is_not_told_of_what_c
         assert not listener.calls
 
 
+@pytest.mark.slow
 @every
 @virtual
 async def test_such_a_listener_is_told_nothing_of_what_was_lost_or_unsubscribed_before_the_first_read(protocol: str) -> None:
@@ -344,6 +346,7 @@ async def test_after_unsubscribe_a_new_subscription_waits_for_reads() -> None:
         assert await read_all([consumer]) == everything(w.partitions)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["revoked", "assigned"])
 @every
 @virtual
@@ -481,6 +484,7 @@ async def test_calls_that_only_look_do_not_count(name: str) -> None:
         assert await joins(w) < SOON
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["earliest", "latest"])
 @every
 @virtual
