@@ -800,6 +800,7 @@ class KafkaConsumer(Generic[K, V]):
         self._parts.commits.check_group("seek_to_committed()")
         before = self._parts.assigned.cursors()
         found = await self.committed_offsets(*chosen)
+        # Once something was asked, nothing leaves without a read: what is not assigned any more then is an error, as in ``seek``.
         now = before if self._parts.guard.unasked is None else self._parts.assigned.cursors()
         self._parts.guard.check_open()
         for partition, target in found.items():

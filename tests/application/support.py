@@ -1,9 +1,9 @@
 """Consumers on a fake cluster, under virtual time."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, Final, ParamSpec, TypeVar, cast
 from zlib import crc32
 
 import anyio
@@ -29,6 +29,17 @@ T = TypeVar("T")
 Consumer = KafkaConsumer[Any, Any]
 Records = dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
 
+REBALANCES: Final[dict[str, dict[str, Any]]] = {
+    "eager": {"group_protocol": "classic", "partition_assignment_strategy": ("range",), "heartbeat_interval_ms": 500},
+    "cooperative": {
+        "group_protocol": "classic",
+        "partition_assignment_strategy": ("cooperative-sticky",),
+        "heartbeat_interval_ms": 500,
+    },
+    "consumer": {"group_protocol": "consumer"},
+}
+"""Options of members, for each way in which a group rebalances."""
+
 
 def filled(count: int = 20, partitions: int = 1, **options: Any) -> tuple[FakeCluster, list[TopicPartition]]:
     """Return a cluster with a topic ``t`` of ``count`` records in each partition."""
@@ -53,6 +64,22 @@ async def read_values(consumer: Consumer, count: int, *only: TopicPartition, sec
             batch = await consumer.getmany(*only, timeout_ms=1000, max_records=count - len(values))
             values += [record.value for records in batch.values() for record in records]
     return values
+
+
+async def read_all(consumers: Sequence[Consumer], seconds: float = 3.0) -> dict[TopicPartition, list[int]]:
+    """Read from all at the same time, and return the offsets that came, in their order."""
+    found: dict[TopicPartition, list[int]] = {}
+
+    async def read(consumer: Consumer) -> None:
+        while True:
+            for partition, records in (await consumer.getmany(timeout_ms=100)).items():
+                found.setdefault(partition, []).extend(record.offset for record in records)
+
+    with anyio.move_on_after(seconds):
+        async with anyio.create_task_group() as tasks:
+            for consumer in consumers:
+                tasks.start_soon(read, consumer)
+    return found
 
 
 @asynccontextmanager

@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from collections.abc import Iterable
 
 import pytest
 
@@ -10,12 +11,21 @@ from kafka_async.trace import Notice, TraceEvent
 from tests.brokers import KafkaCluster
 
 from .groups import both, new_group
-from .tools import Record, flat, new_topic, offsets, read, until
+from .tools import Consumer, Record, flat, new_topic, offsets, read, until
 
 pytestmark = pytest.mark.brokers
 
 UNTIMELY = 20.0
 """Seconds: a start that waits for others does so for ``request_timeout_ms``, which is longer."""
+
+
+async def read_in_turn(members: Iterable[Consumer], count: int) -> list[Record]:
+    """Read from one member after the other, again and again, until so many records came."""
+    records: list[Record] = []
+    while len(records) < count:
+        for member in members:
+            records += flat(await member.getmany(timeout_ms=100))
+    return records
 
 
 @both
@@ -56,10 +66,7 @@ async def test_a_start_does_not_wait_for_members_that_are_not_read_from(
         await until(lambda: [len(member.assignment()) for member in members] == [2, 2, 2])
         assert len(set[object]().union(*(member.assignment() for member in members))) == 6
         assert group.committed() == {}
-        records: list[Record] = []
-        while len(records) < 60:
-            for member in members:
-                records += flat(await member.getmany(timeout_ms=100))
+        records = await read_in_turn(members, 60)
     assert {partition: sorted(numbers) for partition, numbers in offsets(records).items()} == produced
     assert max(Counter((record.partition, record.offset) for record in records).values()) == 1
 
@@ -87,8 +94,5 @@ async def test_what_a_trace_listener_raises_in_such_a_rebalance_reaches_the_next
         with pytest.raises(BackgroundLoopError) as error:
             await one.getmany(timeout_ms=0)
         assert isinstance(error.value.__cause__, ZeroDivisionError)
-        records: list[Record] = []
-        while len(records) < 20:
-            for member in (one, two):
-                records += flat(await member.getmany(timeout_ms=100))
+        records = await read_in_turn((one, two), 20)
     assert {partition: sorted(numbers) for partition, numbers in offsets(records).items()} == produced

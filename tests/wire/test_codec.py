@@ -65,9 +65,10 @@ from tests.effort import apart, examples
 from tests.wire.strategies import AHEAD_OF_KIO, VERSIONS, requests, responses
 
 every_version = pytest.mark.parametrize(("api", "version"), VERSIONS, ids=lambda value: getattr(value, "name", str(value)))
+NEWEST = [(api, spoken.highest) for api, spoken in SUPPORTED.items()]
 newest = pytest.mark.parametrize(
     ("api", "version"),
-    [each if each[1] == SUPPORTED[each[0]].highest else apart(each)[0] for each in VERSIONS],
+    [*NEWEST, *apart(*(each for each in VERSIONS if each not in NEWEST))],
     ids=lambda value: getattr(value, "name", str(value)),
 )
 few = examples(0.08)

@@ -4,7 +4,6 @@ Otherwise the next owner would begin at the end of the log, past what was writte
 offsets of other partitions of the topic, as if this one were new.
 """
 
-from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -15,22 +14,12 @@ import pytest
 from kafka_async import ConsumerRecord, KafkaConsumer, TopicPartition
 from kafka_async.testing.simulation import FakeCluster
 
-from ..support import consumer_on, filled, virtual
+from ..support import REBALANCES, consumer_on, filled, read_all, virtual
 
 OLD, NEW = 10, 5
 BOTH: Final = list(range(OLD, OLD + NEW))
 """What each partition gets after the first member has begun."""
-PROTOCOLS: Final[dict[str, dict[str, Any]]] = {
-    "eager": {"group_protocol": "classic", "partition_assignment_strategy": ("range",), "heartbeat_interval_ms": 500},
-    "cooperative": {
-        "group_protocol": "classic",
-        "partition_assignment_strategy": ("cooperative-sticky",),
-        "heartbeat_interval_ms": 500,
-    },
-    "consumer": {"group_protocol": "consumer"},
-}
-every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=PROTOCOLS.keys())
-Offsets = dict[TopicPartition, list[int]]
+every_protocol = pytest.mark.parametrize("protocol", REBALANCES.values(), ids=REBALANCES.keys())
 
 
 def member(cluster: FakeCluster, protocol: Mapping[str, Any], **options: Any) -> KafkaConsumer[Any, Any]:
@@ -50,30 +39,14 @@ def write(cluster: FakeCluster, partitions: list[TopicPartition]) -> None:
         cluster.fill(partition, NEW)
 
 
-async def read_into(found: Offsets, *consumers: KafkaConsumer[Any, Any], seconds: float) -> None:
-    """Read with several members at once."""
-
-    async def read(consumer: KafkaConsumer[Any, Any]) -> None:
-        while True:
-            for partition, records in (await consumer.getmany(timeout_ms=100)).items():
-                found[partition] += [record.offset for record in records]
-
-    with anyio.move_on_after(seconds):
-        async with anyio.create_task_group() as tasks:
-            for consumer in consumers:
-                tasks.start_soon(read, consumer)
-
-
 @every_protocol
 @virtual
 async def test_what_came_before_the_first_read_is_read_by_the_next_member(protocol: Mapping[str, Any]) -> None:
     cluster, partitions = filled(OLD, partitions=4)
     async with begun(cluster, protocol):
         write(cluster, partitions)
-    found: Offsets = defaultdict(list)
     async with member(cluster, protocol) as second:
-        await read_into(found, second, seconds=5)
-    assert found == dict.fromkeys(partitions, BOTH)
+        assert await read_all([second], 5) == dict.fromkeys(partitions, BOTH)
 
 
 @every_protocol
@@ -82,15 +55,15 @@ async def test_what_a_member_gives_up_in_its_first_read_has_no_gap_and_is_not_ne
     protocol: Mapping[str, Any],
 ) -> None:
     cluster, partitions = filled(OLD, partitions=4)
-    found: Offsets = defaultdict(list)
     async with begun(cluster, protocol) as first:
         write(cluster, partitions)
         async with member(cluster, protocol) as second:
-            await read_into(found, first, seconds=9)  # longer than the interval: offsets of what stays are stored
-            await read_into(found, first, second, seconds=9)
+            stays = await read_all([first], 9)  # longer than the interval: offsets of what stays are stored
+            goes = await read_all([first, second], 9)
             assert first.assignment()
             assert second.assignment()
-    assert found == dict.fromkeys(partitions, BOTH)
+    assert not stays.keys() & goes.keys()
+    assert stays | goes == dict.fromkeys(partitions, BOTH)
 
 
 @every_protocol
@@ -99,7 +72,7 @@ async def test_the_beginning_of_a_paused_partition_is_stored_with_the_interval(p
     cluster, partitions = filled(OLD, partitions=4)
     async with begun(cluster, protocol) as consumer:
         consumer.pause(*partitions)
-        await read_into(defaultdict(list), consumer, seconds=6)
+        await read_all([consumer], 6)
         assert cluster.committed == {("g", partition): OLD for partition in partitions}
 
 

@@ -25,19 +25,12 @@ from kafka_async.wire.messages import (
 )
 from tests.virtual import run_virtual_asyncio
 
-from ..support import Consumer, cancelled_at, commit_answer, consumer_on, virtual
+from ..support import REBALANCES, Consumer, cancelled_at, commit_answer, consumer_on, virtual
 
 PARTITIONS: Final = 4
 SLOW: Final = 1.0
 """Seconds that a commit takes."""
-OPTIONS: Final[dict[str, dict[str, Any]]] = {
-    "classic": {
-        "group_protocol": "classic",
-        "partition_assignment_strategy": ("cooperative-sticky",),
-        "heartbeat_interval_ms": 500,
-    },
-    "consumer": {"group_protocol": "consumer"},
-}
+OPTIONS: Final = {"classic": REBALANCES["cooperative"], "consumer": REBALANCES["consumer"]}
 both = pytest.mark.parametrize("protocol", sorted(OPTIONS))
 
 

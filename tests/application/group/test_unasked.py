@@ -16,21 +16,12 @@ from kafka_async.trace import Fault, Notice, TraceEvent
 from kafka_async.wire import Api
 from tests.virtual import run_seeds, run_virtual_asyncio
 
-from ..support import Consumer, cancelled_at, consumer_on, virtual
+from ..support import REBALANCES, Consumer, cancelled_at, consumer_on, read_all, virtual
 
 PARTITIONS: Final = 4
 RECORDS: Final = 5
 """Of each partition, when a test begins."""
-OPTIONS: Final[dict[str, dict[str, Any]]] = {
-    "eager": {"group_protocol": "classic", "partition_assignment_strategy": ("range",), "heartbeat_interval_ms": 500},
-    "cooperative": {
-        "group_protocol": "classic",
-        "partition_assignment_strategy": ("cooperative-sticky",),
-        "heartbeat_interval_ms": 500,
-    },
-    "consumer": {"group_protocol": "consumer"},
-}
-every = pytest.mark.parametrize("protocol", sorted(OPTIONS))
+every = pytest.mark.parametrize("protocol", sorted(REBALANCES))
 COORDINATOR_LOADS: Final = 14
 """The error code of a coordinator that does not know the offsets yet."""
 SOON: Final = 8.0
@@ -55,13 +46,22 @@ class World:
     def consumer(self, *topics: str, **options: Any) -> Consumer:
         """Return a member that is not started."""
         known = {"group_id": "g", "trace": self.seen.append, "fetch_max_wait_ms": 50}
-        return consumer_on(self.cluster, *topics, **OPTIONS[self.protocol] | known | options)
+        return consumer_on(self.cluster, *topics, **REBALANCES[self.protocol] | known | options)
 
     @asynccontextmanager
     async def members(self, count: int, **options: Any) -> AsyncIterator[list[Consumer]]:
         """Start so many members one after the other, in one task, and read from none of them."""
         async with AsyncExitStack() as stack:
             yield [await stack.enter_async_context(self.consumer("t", **options)) for _ in range(count)]
+
+    @asynccontextmanager
+    async def subscribed(self) -> AsyncIterator[Consumer]:
+        """A member that subscribed after its start, without a listener, and has taken everything by itself."""
+        async with self.consumer() as consumer:
+            consumer.subscribe(["t"])
+            await anyio.sleep(5)
+            assert consumer.assignment() == set(self.partitions)
+            yield consumer
 
     def commit(self, offset: int, partitions: list[TopicPartition]) -> None:
         """Have the group store an offset."""
@@ -90,22 +90,6 @@ class World:
 
 def shares(*consumers: Consumer) -> list[int]:
     return sorted(len(consumer.assignment()) for consumer in consumers)
-
-
-async def read_all(consumers: list[Consumer], seconds: float = 3.0) -> dict[TopicPartition, list[int]]:
-    """Read from all at the same time, and return the offsets that came, in their order."""
-    found: dict[TopicPartition, list[int]] = {}
-
-    async def read(consumer: Consumer) -> None:
-        while True:
-            for partition, records in (await consumer.getmany(timeout_ms=100)).items():
-                found.setdefault(partition, []).extend(record.offset for record in records)
-
-    with anyio.move_on_after(seconds):
-        async with anyio.create_task_group() as tasks:
-            for consumer in consumers:
-                tasks.start_soon(read, consumer)
-    return found
 
 
 def everything(partitions: list[TopicPartition], first: int = 0, end: int = RECORDS) -> dict[TopicPartition, list[int]]:
@@ -237,10 +221,7 @@ class Told(ConsumerRebalanceListener):
 @virtual
 async def test_a_listener_that_is_set_before_the_first_read_is_told_in_it_of_what_was_taken_at_once(protocol: str) -> None:
     w = World(protocol)
-    async with w.consumer() as consumer:
-        consumer.subscribe(["t"])
-        await anyio.sleep(5)
-        assert consumer.assignment() == set(w.partitions)
+    async with w.subscribed() as consumer:
         listener = Told(consumer, to=4)
         consumer.subscribe(["t"], listener=listener)
         assert not listener.calls
@@ -252,9 +233,7 @@ async def test_a_listener_that_is_set_before_the_first_read_is_told_in_it_of_wha
 @virtual
 async def test_while_such_a_listener_is_told_other_tasks_get_nothing_of_that(protocol: str) -> None:
     w = World(protocol)
-    async with w.consumer() as consumer:
-        consumer.subscribe(["t"])
-        await anyio.sleep(5)
+    async with w.subscribed() as consumer:
         listener = Told(consumer, to=4, seconds=1)
         consumer.subscribe(["t"], listener=listener)
         assert await read_all([consumer, consumer]) == everything(w.partitions, 4)
@@ -265,9 +244,7 @@ async def test_while_such_a_listener_is_told_other_tasks_get_nothing_of_that(pro
 @virtual
 async def test_a_read_that_is_cancelled_while_such_a_listener_is_told_is_gone_on_with(protocol: str) -> None:
     w = World(protocol)
-    async with w.consumer() as consumer:
-        consumer.subscribe(["t"])
-        await anyio.sleep(5)
+    async with w.subscribed() as consumer:
         listener = Told(consumer, to=4, seconds=2)
         consumer.subscribe(["t"], listener=listener)
         with anyio.move_on_after(1):
@@ -301,9 +278,7 @@ async def test_a_listener_is_not_told_of_what_start_has_taken_but_of_what_came_b
 @virtual
 async def test_a_listener_that_is_set_after_the_first_read_is_not_told_of_what_came_before_it(protocol: str) -> None:
     w = World(protocol)
-    async with w.consumer() as consumer:
-        consumer.subscribe(["t"])
-        await anyio.sleep(5)
+    async with w.subscribed() as consumer:
         assert await read_all([consumer]) == everything(w.partitions)
         listener = Told(consumer)
         consumer.subscribe(["t"], listener=listener)
@@ -325,9 +300,7 @@ async def test_such_a_listener_is_told_nothing_of_what_was_lost_or_unsubscribed_
         assert await read_all([consumer], 5) == everything(w.partitions)
         assert listener.calls == [("lost", w.partitions), ("assigned", w.partitions)]
     w = World(protocol)
-    async with w.consumer() as consumer:
-        consumer.subscribe(["t"])
-        await anyio.sleep(5)
+    async with w.subscribed() as consumer:
         consumer.unsubscribe()
         listener = Told(consumer)
         consumer.subscribe(["t"], listener=listener)
@@ -346,26 +319,37 @@ async def test_after_unsubscribe_a_new_subscription_waits_for_reads() -> None:
         assert await read_all([consumer]) == everything(w.partitions)
 
 
+@define(eq=False)
+class Once:
+    """A trace listener that does something at the first line with this beginning, once it is ``armed``."""
+
+    text: str
+    do: Callable[[], object]
+    armed: bool = False
+
+    def __call__(self, event: TraceEvent) -> None:
+        if self.armed and isinstance(event, Notice) and event.text.startswith(self.text):
+            self.armed = False
+            self.do()
+
+
+def divide_by_zero() -> float:
+    return 1 / 0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("text", ["revoked", "assigned"])
 @every
 @virtual
 async def test_what_a_trace_listener_raises_reaches_the_next_call_and_the_rebalance_goes_on(protocol: str, text: str) -> None:
     w = World(protocol)
-    armed = False
-
-    def trace(event: TraceEvent) -> None:
-        nonlocal armed
-        if armed and isinstance(event, Notice) and event.text.startswith(text):
-            armed = False
-            raise ZeroDivisionError("trace")
-
+    trace = Once(text, divide_by_zero)
     async with w.consumer("t", trace=trace) as traces:
         await anyio.sleep(1)
-        armed = True
+        trace.armed = True
         async with w.consumer("t", request_timeout_ms=5_000) as comes:
             await anyio.sleep(2)
-            assert not armed
+            assert not trace.armed
             assert traces.alive
             with pytest.raises(BackgroundLoopError, match="a rebalance before the first call failed: ZeroDivisionError") as raised:
                 await traces.getmany(timeout_ms=0)
@@ -379,20 +363,13 @@ async def test_what_a_trace_listener_raises_reaches_the_next_call_and_the_rebala
 @virtual
 async def test_a_listener_that_is_set_after_that_is_told_of_what_was_taken(protocol: str, text: str) -> None:
     w = World(protocol)
-    armed = True
-
-    def trace(event: TraceEvent) -> None:
-        nonlocal armed
-        if armed and isinstance(event, Notice) and event.text.startswith(text):
-            armed = False
-            raise ZeroDivisionError("trace")
-
+    trace = Once(text, divide_by_zero, armed=True)
     async with w.consumer(trace=trace) as traces:
         traces.subscribe(["t"])
         await anyio.sleep(5)
         async with w.consumer("t", request_timeout_ms=5_000) as comes:
             await anyio.sleep(1)
-            assert not armed
+            assert not trace.armed
             listener = Told(traces)
             traces.subscribe(["t"], listener=listener)  # and it wants to hear of no failure of the subscription before
             assert await read_all([traces, comes], 6) == everything(w.partitions)
@@ -408,21 +385,14 @@ async def test_a_listener_that_is_set_after_that_is_told_of_what_was_taken(proto
 @virtual
 async def test_a_trace_listener_may_unsubscribe(protocol: str, text: str) -> None:
     w = World(protocol)
-    armed = False
-
-    def trace(event: TraceEvent) -> None:
-        nonlocal armed
-        if armed and isinstance(event, Notice) and event.text.startswith(text):
-            armed = False
-            leaves.unsubscribe()
-
+    trace = Once(text, lambda: leaves.unsubscribe())
     leaves = w.consumer("t", trace=trace)
     async with leaves:
         await anyio.sleep(1)
-        armed = True
+        trace.armed = True
         async with w.consumer("t") as comes:
             await anyio.sleep(4)
-            assert not armed
+            assert not trace.armed
             assert not leaves.assignment()
             assert await leaves.getmany(timeout_ms=0) == {}
             assert await read_all([comes], 5) == everything(w.partitions)
@@ -654,10 +624,7 @@ async def test_nothing_is_deserialized() -> None:
 @virtual
 async def test_a_subscription_after_the_start_takes_part_too(protocol: str) -> None:
     w = World(protocol)
-    async with w.consumer() as subscribes:
-        subscribes.subscribe(["t"])
-        await anyio.sleep(5)
-        assert subscribes.assignment() == set(w.partitions)
+    async with w.subscribed():
         assert await joins(w) < SOON
 
 
@@ -767,7 +734,7 @@ class Life:
 async def members_at_random(seed: int) -> None:
     """Have members come, be silent, read and go under load; every record that was written comes once."""
     chance = Random(seed)  # noqa: S311  # not a secret
-    w = World(chance.choice(sorted(OPTIONS)))
+    w = World(chance.choice(sorted(REBALANCES)))
     policy, by_itself = chance.choice(("earliest", "latest")), chance.random() < 0.5
     first = 0
     if policy == "latest":  # all begin where the group has stored an offset
