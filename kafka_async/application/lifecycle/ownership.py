@@ -141,7 +141,7 @@ class CallGuard:
 
     def check_readable(self) -> None:
         """Raise unless the caller may read records."""
-        self.ask()
+        self.unasked = None  # what ``ask`` does, without a call in each read
         self.ownership.check()
         self.lifecycle.check_readable()
         if self.occupant is not None:
