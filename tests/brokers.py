@@ -332,6 +332,8 @@ def _properties(node: _Node, nodes: Sequence[_Node], protocols: Mapping[str, str
         # file system has those; and what is deleted stays for a minute.
         "log.index.size.max.bytes": str(256 << 10),
         "log.segment.delete.delay.ms": "1000",
+        # A record is as old as a test says, and stays: every five minutes a broker would delete those of more than a week ago.
+        "log.retention.ms": "-1",
         # Groups that settle at once and limits that let a test ask for short sessions.
         "group.initial.rebalance.delay.ms": "0",
         "group.min.session.timeout.ms": "1000",

@@ -15,6 +15,8 @@ from xdist.scheduler import LoadFileScheduling
 
 _SIGNS: Final = (("spark", "mark.spark"), ("three brokers", "kafka_cluster3"), ("brokers", "mark.brokers"))
 """Kinds of files, each with a text by which it is recognized; the first that is found counts."""
+COMPUTES: Final = "fast"
+"""Files without any sign."""
 _ROOT: Final = Path(__file__).parents[1]
 
 
@@ -27,14 +29,16 @@ def kind_of(file: str) -> str:
     try:
         text = (_ROOT / file).read_text()
     except OSError:
-        return "fast"
-    return next((kind for kind, sign in _SIGNS if re.search(rf"\b{sign}\b", text)), "fast")
+        return COMPUTES
+    return next((kind for kind, sign in _SIGNS if re.search(rf"\b{sign}\b", text)), COMPUTES)
 
 
 class ByKind(LoadFileScheduling):  # type: ignore[misc]  # pytest-xdist has no type hints
     """Hands files to workers in their order, but each worker files of the kind that it is at.
 
-    A worker without one takes the kind with most files left, of those that fewest workers are at.
+    A worker without one takes the kind with most files left, of those that fewest workers are at. Files that compute wait until a
+    worker has no other ones left, and others join it only at the end: the longer they last, the fewer tests wait side by side
+    while nothing computes.
     """
 
     def __init__(self, *arguments: Any) -> None:
@@ -45,7 +49,13 @@ class ByKind(LoadFileScheduling):  # type: ignore[misc]  # pytest-xdist has no t
         """Take over the place where xdist takes the first file of its queue: put the right one there."""
         left = Counter(map(kind_of, self.workqueue))
         if self._at.get(node) not in left:
-            others = Counter(self._at.values())
-            self._at[node] = min(left, key=lambda kind: (others[kind], -left[kind]))
+            self._at[node] = self._kind_for(node, left)
         self.workqueue.move_to_end(next(file for file in self.workqueue if kind_of(file) == self._at[node]), last=False)
         super()._assign_work_unit(node)
+
+    def _kind_for(self, node: Any, left: Counter[str]) -> str:
+        others = Counter(self._at.values())
+        waiting = [kind for kind in left if kind != COMPUTES]
+        if not waiting or (node in self._at and COMPUTES in left and not others[COMPUTES]):
+            return COMPUTES
+        return min(waiting, key=lambda kind: (others[kind], -left[kind]))

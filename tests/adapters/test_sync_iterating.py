@@ -58,6 +58,7 @@ def all_of(consumer: KafkaConsumer[Any, Any]) -> list[int]:
     return [int(record.value) for record in consumer]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"value_deserializer": int}], ids=["bytes", "deserialized"])
 def test_an_iteration_ends_when_nothing_has_come_for_so_long_and_another_goes_on_from_there(
     served: ThreadedCluster, options: dict[str, Any]
@@ -183,6 +184,7 @@ def test_a_consumer_from_a_configuration_takes_it(served: ThreadedCluster) -> No
         assert all_of(consumer) == [0, 1, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"value_deserializer": bytes}], ids=["bytes", "deserialized"])
 def test_an_iteration_of_a_share_consumer_ends_and_another_goes_on_from_there(
     served: ThreadedCluster, options: dict[str, Any]

@@ -101,6 +101,9 @@ class Turmoil:
     """Leader epoch of the partition that keeps a group, by protocol, and a moment at which it still was that."""
     kills: dict[str, list[float]] = field(factory=lambda: defaultdict(list))
     """When a member was killed, by protocol."""
+    leaves: list[tuple[float, Process]] = field(factory=list)
+    """When a member of the classic protocol left, and who came for it. That it left is stored with the next generation: a new
+    coordinator that comes before counts it as a member for a whole session."""
     breaches: list[str] = field(factory=list)
     """What an event itself has found wrong."""
     excused: dict[str, set[tuple[int, int]]] = field(factory=dict)
@@ -231,8 +234,11 @@ class Turmoil:
     async def bounce_member(self) -> None:
         """A member of each group leaves in good order; another one comes."""
         for group in self.groups:
+            left_at = time.monotonic()
             await self.chance.choice(group.alive).stop()
-            await group.start()
+            newcomer = await group.start()
+            if group.group.protocol == "classic":
+                self.leaves.append((left_at, newcomer))
 
     # ---- coordinators
 
@@ -291,14 +297,17 @@ class Turmoil:
 
     def _patience(self, protocol: str, begin: float, end: float) -> float:
         """Return how long a record may wait that was acknowledged at ``begin`` and read at ``end``."""
+        gone: list[tuple[float, float | None]] = [(killed_at, None) for killed_at in self.kills[protocol]]
+        if protocol == "classic":
+            gone += [(left_at, newcomer.assigned_at) for left_at, newcomer in self.leaves]
         longer = 0.0
-        for killed_at in self.kills[protocol]:
-            over_at = killed_at + SESSION_MS / 1000
+        for gone_at, stored_at in gone:
+            over_at = gone_at + SESSION_MS / 1000
             for earliest, latest in self.moves[protocol]:
-                if killed_at - LOADING <= latest and earliest <= over_at:
+                if gone_at - LOADING <= latest and earliest <= (stored_at or over_at):
                     over_at = latest + LOADING + SESSION_MS / 1000
-            if begin <= over_at and killed_at <= end:
-                longer = max(longer, over_at - killed_at - SESSION_MS / 1000)
+            if begin <= over_at and gone_at <= end:
+                longer = max(longer, over_at - gone_at - SESSION_MS / 1000)
         return PATIENCE + longer
 
     # ---- the course of it

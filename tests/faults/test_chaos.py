@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.groups import Group, Load, Processes
+from tests.integration.groups import Group, Load, Process, Processes
 
 from .chaos import LOADING, PATIENCE, SESSION_MS, Turmoil
 
@@ -81,6 +81,21 @@ def test_a_wait_may_be_longer_by_what_a_new_coordinator_gives_a_dead_member(
     log.moves["consumer"].append((105.0, 105.1))  # another group's
     if killed_at is not None:
         log.kills["classic"].append(killed_at)
+    assert (log.outcome(1).faults == ()) is good
+
+
+@pytest.mark.parametrize(
+    ("assigned_at", "moves", "good"),
+    [(103.0, [], False), (107.0, [105.0], True), (None, [105.0], True), (103.0, [105.0], False), (127.0, [105.0, 119.0], True)],
+    ids=["it stayed", "it moved before the next generation", "there was none", "it moved after that", "it moved twice"],
+)
+def test_a_new_coordinator_counts_a_member_that_left_if_no_generation_without_it_is_stored(
+    assigned_at: float | None, moves: list[float], good: bool
+) -> None:
+    log = turmoil(PATIENCE + 6)
+    log.moves["classic"] += [(moved_at - 0.1, moved_at) for moved_at in moves]
+    newcomer = Process("newcomer", log.groups[0].watch, NOWHERE, assigned_at=assigned_at)
+    log.leaves.append((99.0, newcomer))
     assert (log.outcome(1).faults == ()) is good
 
 

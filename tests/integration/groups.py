@@ -328,6 +328,8 @@ class Process:
     """Partitions that it owned when it ended."""
     rebalances: int = 0
     """Times that something was assigned or revoked."""
+    assigned_at: float | None = None
+    """When partitions were assigned for the first time, in seconds of ``time.monotonic``."""
     ended: bool = False
 
     async def listen(self) -> None:
@@ -359,6 +361,8 @@ class Process:
 
     def _assigned(self, partitions: set[int], at: int) -> None:
         self.rebalances += bool(partitions)
+        if partitions and self.assigned_at is None:
+            self.assigned_at = time.monotonic()
         self.owned |= partitions
         for partition in partitions:
             other = self.watch.owner.get(partition)

@@ -32,6 +32,7 @@ def committed(cluster: Cluster, group: str) -> int:
     return sum(offset.offset for offset in cluster.committed(group).values())
 
 
+@pytest.mark.slow
 async def test_aiokafka_writes_reads_in_a_group_and_commits() -> None:
     aiokafka = pytest.importorskip("aiokafka", reason="in the extra bench")
     async with filled() as cluster:
@@ -186,6 +187,7 @@ def test_virtual_time_is_refused() -> None:
         runner.run(Cluster().serve())
 
 
+@pytest.mark.slow
 async def test_stopped_brokers_and_half_open_connections_work_over_tcp_too() -> None:
     async with Cluster() as cluster:
         cluster.topic("faults")

@@ -552,6 +552,7 @@ def acknowledge_nothing(brokers: Brokers) -> None:
     brokers.call(lambda cluster: cluster.control(Api.PRODUCE, lambda broker, request: HANG, keep=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("library", "kind"), [("aiokafka", "KafkaTimeoutError"), ("confluent_kafka", "KafkaException")])
 def test_a_write_that_nobody_acknowledges_ends_and_nothing_more_is_sent(brokers: Brokers, library: str, kind: str) -> None:
     """An idempotent producer of aiokafka tries for ever, and one of librdkafka for five minutes."""

@@ -417,6 +417,7 @@ def test_a_coordinator_that_has_moved_since_the_groups_were_listed_is_asked_wher
     assert [json.loads(row)["lag"] for row in result.stdout.splitlines()] == [2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

@@ -80,7 +80,11 @@ def test_the_pages_have_commands() -> None:
     assert len(COMMANDS) > 8
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.partition("  ")[0])
+@pytest.mark.parametrize(
+    "command",
+    [pytest.param(command, marks=[pytest.mark.slow] if " --for " in command else []) for command in COMMANDS],
+    ids=lambda command: command.partition("  ")[0],
+)
 def test_every_command_of_the_pages_ends_well(command: str, brokers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # some write files
     if " workers" in command:  # a share group

@@ -239,6 +239,7 @@ def test_ranges_are_read_whole_though_a_broker_that_is_behind_says_that_a_transa
         assert handlers[Api.LIST_OFFSETS] is honest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answers", [1, 10])
 def test_a_broker_that_knows_another_topic_of_the_name_is_asked_again(answers: int) -> None:
     with filled() as found:
@@ -280,6 +281,7 @@ def test_a_broker_that_refuses_offsets_that_are_there_is_not_asked_for_ever() ->
             table.count()
 
 
+@pytest.mark.slow
 def test_ranges_of_which_a_part_lies_behind_an_open_transaction_leave_it_out() -> None:
     with filled(5) as found:
         found.do(lambda cluster: cluster.simulated.produce(A0, "open", producer_id=7))

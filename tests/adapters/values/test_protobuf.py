@@ -382,6 +382,7 @@ def test_a_class_that_protoc_made_is_a_schema() -> None:
         typed("protobuf", schema=CLASSES["Order"], message="shop.Order")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("refusal", [(500, b""), (401, b""), (200, b"<html>")])
 def test_a_registry_that_refuses_us_makes_no_bad_values(server: RegistryServer, refusal: tuple[int, bytes]) -> None:
     put(server)

@@ -141,6 +141,7 @@ def test_what_may_pass_is_tried_again(server: RegistryServer) -> None:
     assert Registry(url=server.url).schema(1) == RegisteredSchema("int")
 
 
+@pytest.mark.slow
 def test_a_registry_that_restarts_is_waited_for(server: RegistryServer) -> None:
     away = [(503, b"")] * 8  # 30 seconds and more of pauses, if they began with a quarter and doubled without a limit
     server.answers["/schemas/ids/1"] = [*away, (200, json.dumps({"schema": '"int"'}).encode())]

@@ -697,6 +697,7 @@ async def test_a_program_that_never_reads_is_found_out_however_often_the_group_r
         while not w.gave_its_place_up and anyio.current_time() < began + 3 * limit:
             with anyio.move_on_after(1):
                 await joins(w)
+            await anyio.sleep(0.1)
         assert limit - 1 < anyio.current_time() - began < limit + 2
         async with w.members(1) as (other,):
             await anyio.sleep(2 * limit)

@@ -47,8 +47,8 @@ async def by_a_thread(consumer: Any) -> None:
 WAYS = [by_wait_for, by_a_task, by_a_task_group, by_a_thread]
 
 
-@pytest.mark.parametrize("background", ["task", "thread"])
-@pytest.mark.parametrize("stoppers", [1, 3])
+@pytest.mark.parametrize("background", ["task", pytest.param("thread", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("stoppers", [1, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("stop", WAYS)
 async def test_an_async_handler(stop: Callable[[Any], Any], stoppers: int, background: str) -> None:
     some = world()

@@ -359,6 +359,7 @@ async def test_a_lost_lock_cancels_the_block_too_if_the_background_has_a_thread_
 # --- threads --------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_thread_is_told_of_a_lost_lock_at_the_end() -> None:
     with (
         ThreadedCluster(_filled(1, share_record_lock_duration_ms=1000)) as served,
