@@ -114,21 +114,19 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(100_000, 20, 100)
 
 
-_HANGING = pytest.StashKey[hanging.Watch]()
+_HANGING = hanging.Watch()
 
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Generator[None, object, object]:
     """Before pytest-timeout ends a test, what its consumers know is written down."""
-    item.stash[_HANGING] = hanging.Watch(settings.timeout)
+    _HANGING.begin(settings.timeout)
     return (yield)
 
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
-def pytest_timeout_cancel_timer(item: pytest.Item) -> Generator[None, object, object]:
-    watch = item.stash.get(_HANGING, None)
-    if watch is not None:
-        watch.end()
+def pytest_timeout_cancel_timer() -> Generator[None, object, object]:
+    _HANGING.end()
     return (yield)
 
 

@@ -5,8 +5,10 @@ before pytest-timeout ends a test, what its consumers and brokers are like is wr
 """
 
 import gc
+import math
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
@@ -35,21 +37,37 @@ LENGTH: Final = 300
 
 
 class Watch:
-    """Writes what is known once a test has taken nearly all of its time."""
+    """Writes what is known once a test has taken nearly all of its time. One for all tests: so is its thread, which costs some."""
 
-    def __init__(self, seconds: float) -> None:
-        self._timer = threading.Timer(max(seconds - MARGIN, seconds / 2), self._write)
-        self._timer.daemon = True
-        self._timer.start()
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._due_at = self._wakes_at = math.inf
+        self._thread = threading.Thread(target=self._run, name="hanging", daemon=True)
 
-    @staticmethod
-    def _write() -> None:
-        sys.stderr.write("\n".join(report()) + "\n")
-        sys.stderr.flush()
+    def begin(self, seconds: float) -> None:
+        """A test begins that has so much time."""
+        if not self._thread.is_alive():
+            self._thread.start()
+        with self._changed:
+            self._due_at = time.monotonic() + max(seconds - MARGIN, seconds / 2)
+            if self._due_at < self._wakes_at:
+                self._changed.notify()
 
     def end(self) -> None:
         """The test is over in time."""
-        self._timer.cancel()
+        self._due_at = math.inf
+
+    def _run(self) -> None:
+        with self._changed:
+            while True:
+                left = self._due_at - time.monotonic()
+                if left <= 0:
+                    self._due_at = math.inf
+                    sys.stderr.write("\n".join(report()) + "\n")
+                    sys.stderr.flush()
+                else:
+                    self._wakes_at = self._due_at
+                    self._changed.wait(None if left == math.inf else left)
 
 
 def report() -> Iterator[str]:

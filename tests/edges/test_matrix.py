@@ -19,9 +19,9 @@ RANDOM = 1200
 """How many random programs a full run has."""
 SCHEDULES = (1, *apart(2))
 """Seeds of schedules; an eighth of the exhaustive lists runs with each of them too."""
-PARTS = [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, 9)), *apart(*range(9, 16))]
+PARTS = [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, 7)), *apart(*range(7, 16))]
 """The programs are divided among sixteen tests. The first is fast, and nine run each time: neighbors differ in one step only."""
-RANDOM_PARTS = [*range(4), *apart(*range(4, 8))]
+RANDOM_PARTS = [*range(3), *apart(*range(3, 8))]
 """Half of the random programs run each time; ``python -m tests.edges`` runs as many others as there is time for."""
 SHOWN = 5
 """Failing programs that are cut down and shown."""

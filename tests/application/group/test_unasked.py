@@ -14,6 +14,7 @@ from kafka_async.errors import BackgroundLoopError
 from kafka_async.testing.simulation import HANG, FakeCluster
 from kafka_async.trace import Fault, Notice, TraceEvent
 from kafka_async.wire import Api
+from tests.effort import apart
 from tests.virtual import run_seeds, run_virtual_asyncio
 
 from ..support import REBALANCES, Consumer, cancelled_at, consumer_on, read_all, virtual
@@ -455,7 +456,7 @@ async def test_calls_that_only_look_do_not_count(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", ["earliest", "latest"])
+@pytest.mark.parametrize("policy", ["earliest", *apart("latest")])
 @every
 @virtual
 async def test_a_seek_to_the_committed_offsets_at_any_moment_of_a_rebalance_loses_nothing(protocol: str, policy: str) -> None:
@@ -649,7 +650,7 @@ async def test_a_stop_at_any_moment_of_a_rebalance_leaves_the_group(protocol: st
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("commits", [True, False])
+@pytest.mark.parametrize("commits", [True, *apart(False)])
 @every
 @virtual
 async def test_a_first_read_at_any_moment_of_a_rebalance_loses_and_repeats_nothing(protocol: str, commits: bool) -> None:
@@ -766,5 +767,6 @@ async def members_at_random(seed: int) -> None:
 
 
 @pytest.mark.slow
-def test_members_that_come_and_go_silent_or_not_lose_and_repeat_nothing() -> None:
-    run_seeds(members_at_random, range(24))
+@pytest.mark.parametrize("part", [0, *apart(1)])
+def test_members_that_come_and_go_silent_or_not_lose_and_repeat_nothing(part: int) -> None:
+    run_seeds(members_at_random, range(part, 24, 2))
