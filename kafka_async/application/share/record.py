@@ -53,6 +53,8 @@ class Blocks(Protocol):
 
     def leave(self, record: "ShareRecord[Any, Any]", error: BaseException | None) -> bool: ...
 
+    def left(self, record: "ShareRecord[Any, Any]") -> None: ...
+
 
 class Keeper(Protocol):
     """Who has the records of a consumer (``custody.Custody``), as far as one of them sees it."""
@@ -210,11 +212,14 @@ class ShareRecord(Generic[K_co, V_co]):
         custody = self._custody
         if custody.held.leave_inner(self):
             return
-        was_ended = custody.held.leave(self, error)
-        if self._said is None and not (self.lost and not custody.closed):
-            self._say(_ACCEPT if error is None else _RELEASE)
-        elif was_ended or (self._said is None and error is None):
-            raise self._loss()
+        try:
+            was_ended = custody.held.leave(self, error)
+            if self._said is None and not (self.lost and not custody.closed):
+                self._say(_ACCEPT if error is None else _RELEASE)
+            elif was_ended or (self._said is None and error is None):
+                raise self._loss()
+        finally:
+            custody.held.left(self)
 
     def _loss(self) -> LockLostError:
         where, cause = at_offset(self.topic, self.partition, self.offset), self._lost_by

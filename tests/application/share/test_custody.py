@@ -1,7 +1,7 @@
 """What the application's side does with unread records and with those that are out: deliveries, losses and results by hand."""
 
 import sys
-from threading import Event, Thread
+from threading import Event, Thread, current_thread
 from typing import Any
 
 import anyio
@@ -452,6 +452,8 @@ class TestHeld:
             assert [held.leave_inner(record) for _ in range(3)] == [True, True, False]
             assert held
             assert not held.leave(record, None)
+            assert held, "it is not acknowledged yet"
+            held.left(record)
             assert not held
 
         run_virtual_asyncio(main)
@@ -465,6 +467,7 @@ class TestHeld:
                 held.enter(record)
                 await anyio.sleep(2)
                 held.leave(record, None)
+                held.left(record)
 
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(work)
@@ -504,6 +507,37 @@ class TestHeld:
                 assert anyio.current_time() == 5
 
         run_virtual_asyncio(main)
+
+
+def test_a_thread_has_acknowledged_its_record_before_a_stop_goes_on() -> None:
+    """The clock is asked between the end of the work and the acknowledgement: there the other thread looks."""
+
+    async def main() -> None:
+        world, held = _held()
+        world.custody.held = held
+        (record,) = world.take(1)
+        waited_for: list[bool] = []
+
+        def now() -> float:
+            if current_thread() is worker and working.is_set():
+                looking = Thread(target=lambda: waited_for.append(held.by_others))
+                looking.start()
+                looking.join()
+            return 0.0
+
+        def work() -> None:
+            with record:
+                working.set()
+
+        world.custody.clock = now
+        working, worker = Event(), Thread(target=work)
+        worker.start()
+        worker.join()  # it needs nothing of this loop
+        assert set(waited_for) == {True}
+        assert not held.by_others
+        assert world.orders()[-1] == Acknowledge(TP, 0, 1, AcknowledgeType.ACCEPT)
+
+    run_virtual_asyncio(main)
 
 
 class Idle:
