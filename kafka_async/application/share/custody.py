@@ -110,8 +110,6 @@ class Held:
     _stays: dict[Record, Stay] = field(factory=dict, init=False)
     _depths: dict[Record, int] = field(factory=dict, init=False)
     """How many blocks inside the outermost one have been entered, of records for which there are any."""
-    _leaving: set[Record] = field(factory=set, init=False)
-    """Records whose work has ended and that are not acknowledged yet: a thread may be interrupted there at any moment."""
     _awaited: bool = field(default=False, init=False)
 
     def __bool__(self) -> bool:
@@ -140,25 +138,16 @@ class Held:
             self._stays[record] = task_context.enter()
 
     def leave(self, record: Record, error: BaseException | None) -> bool:
-        """The work on the record has ended. Return whether ``error`` is the cancellation that ``end`` caused.
-
-        ``left`` follows once the record is acknowledged. A stop that came in between would leave the acknowledgement behind.
-        """
-        self._leaving.add(record)
-        stay = self._stays.get(record)
-        return stay is not None and stay.leave(error)
-
-    def left(self, record: Record) -> None:
-        """What was to be said of the record is said: nobody has to wait for it."""
-        self._leaving.discard(record)
-        self._stays.pop(record, None)
+        """The record is acknowledged, and nobody works on it. Return whether ``error`` is the cancellation that ``end`` caused."""
+        stay = self._stays.pop(record, None)
         if self._awaited:
             self.runtime.wake_application()
+        return stay is not None and stay.leave(error)
 
     def end(self, record: Record) -> None:
         """Cancel the work on a record, if there is any."""
         stay = self._stays.get(record)
-        if stay is not None and record not in self._leaving:
+        if stay is not None:
             stay.end()
 
     @property

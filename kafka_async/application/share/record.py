@@ -53,8 +53,6 @@ class Blocks(Protocol):
 
     def leave(self, record: "ShareRecord[Any, Any]", error: BaseException | None) -> bool: ...
 
-    def left(self, record: "ShareRecord[Any, Any]") -> None: ...
-
 
 class Keeper(Protocol):
     """Who has the records of a consumer (``custody.Custody``), as far as one of them sees it."""
@@ -212,14 +210,16 @@ class ShareRecord(Generic[K_co, V_co]):
         custody = self._custody
         if custody.held.leave_inner(self):
             return
+        was_lost = False
         try:
+            if was_open := self._said is None:
+                was_lost = self.lost and not custody.closed
+                if not was_lost:
+                    self._say(_ACCEPT if error is None else _RELEASE)
+        finally:  # not before: a stop that came in between, of another thread, would leave the acknowledgement behind
             was_ended = custody.held.leave(self, error)
-            if self._said is None and not (self.lost and not custody.closed):
-                self._say(_ACCEPT if error is None else _RELEASE)
-            elif was_ended or (self._said is None and error is None):
-                raise self._loss()
-        finally:
-            custody.held.left(self)
+        if (was_lost and error is None) or (was_ended and (was_lost or not was_open)):
+            raise self._loss()
 
     def _loss(self) -> LockLostError:
         where, cause = at_offset(self.topic, self.partition, self.offset), self._lost_by

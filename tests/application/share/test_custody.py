@@ -452,8 +452,6 @@ class TestHeld:
             assert [held.leave_inner(record) for _ in range(3)] == [True, True, False]
             assert held
             assert not held.leave(record, None)
-            assert held, "it is not acknowledged yet"
-            held.left(record)
             assert not held
 
         run_virtual_asyncio(main)
@@ -467,7 +465,6 @@ class TestHeld:
                 held.enter(record)
                 await anyio.sleep(2)
                 held.leave(record, None)
-                held.left(record)
 
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(work)
