@@ -57,10 +57,14 @@ class Stint:
             self.unit, self.context = unit, context
             return True
 
-    def end(self, *, keep: bool) -> bool:
-        """The unit is over; ``False``: its result does not count. ``keep``: the event loop takes the unit from here."""
+    def end(self, result: "Outcome | Unit | None", results: "deque[Outcome | Unit]") -> bool:
+        """The unit is over; ``False``: its result does not count. ``None``: the event loop takes the unit from here.
+
+        The result is there first. The thread may be interrupted in between, and who finds the unit under way no more counts on it.
+        """
         with self._lock:
-            if not (self.given_up or keep):
+            if not self.given_up and result is not None:
+                results.append(result)
                 self.unit = None
             return not self.given_up
 
@@ -152,17 +156,16 @@ class HandlerThreads:
                     self._hand_in(unit)
                 return None
             if not self.foreman.is_open(unit):  # not before: what is lost from here on is seen to be under way, and ended
-                if stint.end(keep=False):  # else the event loop has it already
-                    self._hand_in(unit)
+                if stint.end(unit, self._results):  # else the event loop has it already
+                    self._announce_results()
                 return None
             outcome = self._call(unit, context)
             fine = outcome.error is None and outcome.awaitable is None
-            if not stint.end(keep=not fine):
+            if not stint.end(outcome if fine else None, self._results):
                 self.late.append(None)
                 return None if fine else outcome  # what it returned to be awaited is dropped
             if not fine:
                 return outcome
-            self._results.append(outcome)
             unit = self._following(stint, outcome.ended)
             # The record after this one in its lane waits for the result.
             ordered = outcome.unit.items[0].lane is not None

@@ -363,6 +363,7 @@ class Handling:
             except BaseException as error:
                 stint.give_up()
                 if stint.unit is None:  # cancelled between two units
+                    self.take_in()  # the thread leaves it to the worker to look at its last result
                     raise
                 await self._stint_failed(slot, stint.unit, error)
             else:

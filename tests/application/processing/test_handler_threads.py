@@ -127,6 +127,23 @@ def test_the_result_of_a_thread_that_was_given_up_counts_as_late() -> None:
     assert stint.unit is items[0], "the event loop decides what becomes of it"
 
 
+def test_the_result_of_a_unit_is_there_once_it_is_under_way_no_more() -> None:
+    """The thread may be interrupted at that moment: the event loop would find the unit nowhere, and give its record back."""
+    seen: list[tuple[Unit | None, list[Any]]] = []
+
+    class Interrupted(Stint):
+        def end(self, *args: Any, **kwargs: Any) -> bool:
+            counts = super().end(*args, **kwargs)
+            seen.append((self.unit, [getattr(result, "unit", result) for result in some.results()]))
+            return counts
+
+    items = [item(0), item(1)]
+    some = handler_threads(Work(closed={2}), items[1])
+    some.work(Interrupted(items[0]))
+    some.work(Interrupted(lost := item(2)))
+    assert seen == [(None, [items[0]]), (None, [items[1]]), (None, [lost])]
+
+
 def test_a_thread_given_up_before_it_began_begins_nothing() -> None:
     work, first = Work(), item(0)
     stint = Stint(first)

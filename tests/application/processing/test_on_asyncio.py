@@ -84,6 +84,29 @@ async def test_a_pause_takes_back_what_is_laid_out_for_threads() -> None:
     assert done == list(range(20)), "in the order in which they came"
 
 
+async def test_a_record_whose_thread_has_just_ended_counts_though_its_worker_is_cancelled_at_that_moment() -> None:
+    some = world()
+    some.produce(1)
+    begun, go_on, moment, began = threading.Event(), threading.Event(), threading.Event(), time.monotonic()
+
+    def handle(record: Record) -> None:
+        begun.set()
+        go_on.wait(60)
+
+    async with some.consumer() as consumer:
+        before = asyncio.all_tasks()
+        async with consumer.processing(handle, concurrency=1, drain_timeout_ms=20_000) as run:
+            await until(begun.is_set)
+            go_on.set()
+            while run.statistics().running:
+                moment.wait(0.01)  # the event loop is blocked, so it has not seen the result
+            for task in asyncio.all_tasks() - before:
+                task.cancel()
+    assert run.statistics().handled == 1
+    assert some.committed() == 1
+    assert time.monotonic() - began < 15, "nothing was waited for"
+
+
 async def test_a_plain_handler_that_fails_is_tried_again_and_the_others_go_on() -> None:
     some = world()
     some.produce(200)
