@@ -200,6 +200,15 @@ class Handling:
         """Return the records that are being handled."""
         return {item.record for slot in self._slots for item in slot.items}
 
+    def take_in_ended(self) -> set[Any]:
+        """Take in results, and return the other records that are being handled; one that ends meanwhile is among these.
+
+        Threads go on: asked only afterwards, it would be neither done nor under way.
+        """
+        before = self.under_way()
+        self.take_in()
+        return before | self.under_way()
+
     def stops(self) -> None:
         """This task stops the processing. If it is one of the workers, nobody waits for its handler, which waits for them.
 

@@ -171,8 +171,7 @@ class LockSettlement:
 
     def _unwanted(self) -> None:
         """Release waiting records of topics that are no longer subscribed; running handlers go on."""
-        self.handling.take_in()  # first: a record whose thread has ended is done
-        running, wants, source = self.handling.under_way(), self.parts.custody.wants, self.source
+        running, wants, source = self.handling.take_in_ended(), self.parts.custody.wants, self.source
         waiting = [record for record in self.work.left if record not in running]
         unwanted = [record for record in [*waiting, *(refused for refused, _ in source.poisoned)] if not wants(record.topic)]
         for record in unwanted:
@@ -208,12 +207,12 @@ class LockSettlement:
         work, exchange, barrier = self.work, self.parts.exchange, self.handling.barrier
         if barrier is not None and barrier.is_down:
             return  # others are no better off; locks are renewed as long as may be
-        self.handling.take_in()  # first: a record whose thread has ended is done
+        running = self.handling.take_in_ended()
         since = work.stuck_since(now, self.handling.laid_out)
         if since is None or work.stuck or now < since + exchange.lock_seconds:
             return
         self.handling.take_back()  # a thread that ends now begins none that others may have
-        waiting = work.waiting(self.handling.under_way(), now - exchange.lock_seconds)
+        waiting = work.waiting(running | self.handling.under_way(), now - exchange.lock_seconds)
         if not waiting:
             return
         for record in waiting:

@@ -1,7 +1,9 @@
 """What ``process`` locks of a share group's records, on the simulated cluster."""
 
+import sys
 from collections.abc import Callable
 from threading import Event
+from types import FrameType
 from typing import Any
 
 import anyio
@@ -323,5 +325,108 @@ def test_a_record_whose_thread_has_just_ended_is_done_though_its_topic_is_given_
 
     try:
         anyio.run(main, backend="asyncio", backend_options={"loop_factory": VirtualLoop})
+    finally:
+        go_on.set()
+
+
+class Asking(VirtualLoop):
+    """Calls a function each time somebody asks for the time."""
+
+    asked: Callable[[], None] | None = None
+
+    def time(self) -> float:
+        if self.asked is not None:
+            self.asked()
+        return super().time()
+
+
+def _is_in(function: str) -> bool:
+    """Whether a function of this name is being called."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != function:
+        frame = frame.f_back
+    return frame is not None
+
+
+@pytest.mark.parametrize("moment", range(3))
+def test_a_record_whose_thread_ends_while_its_topic_is_given_up_is_done(moment: int) -> None:
+    """With ``rate`` the time is asked for when the results have been taken in, before it is looked at what is under way."""
+    begun, go_on, a_little, loop = Event(), Event(), Event(), Asking()
+
+    async def main() -> None:
+        cluster = _filled(1)
+        cluster.topic("others", partitions=1)
+        cluster.group("workers", share_record_lock_duration_ms=5_000)
+        left = moment
+
+        def handle(record: Any) -> None:
+            begun.set()
+            go_on.wait(30)
+
+        def asked() -> None:
+            nonlocal left
+            if left == 0:
+                loop.asked = None
+                go_on.set()
+                while processing.statistics().running:
+                    a_little.wait(0.01)
+            left -= 1
+
+        async with _member(cluster) as consumer, consumer.processing(handle, concurrency=1, rate=1_000.0) as processing:
+            with anyio.fail_after(60):
+                while not begun.is_set():  # noqa: ASYNC110 - nothing tells of it, and time is virtual
+                    await anyio.sleep(0.1)
+            loop.asked = asked
+            consumer.subscribe(["others"])
+            assert loop.asked is None, "it was asked that often"
+            await anyio.sleep(1)
+            assert processing.statistics().handled == 1
+            async with _member(cluster) as other:
+                assert await other.getmany(timeout_ms=20_000) == {}, "it was accepted"
+
+    try:
+        anyio.run(main, backend="asyncio", backend_options={"loop_factory": lambda: loop})
+    finally:
+        go_on.set()
+
+
+def test_a_record_whose_thread_ends_while_those_that_wait_are_given_back_is_done() -> None:
+    begun, go_on, a_little, loop = Event(), Event(), Event(), Asking(hung_after=0.5)
+    handled: list[tuple[int, int]] = []
+
+    async def main() -> None:
+        cluster = _filled(20)
+        cluster.group("workers", share_record_lock_duration_ms=5_000)
+
+        def handle(record: Any) -> None:
+            if record.offset == 20 and not begun.is_set():
+                begun.set()
+                go_on.wait(30)
+            handled.append((record.offset, record.delivery_count))
+
+        def asked() -> None:
+            if _is_in("take_back"):  # so that no thread begins what others get
+                loop.asked = None
+                go_on.set()
+                while processing.statistics().running:
+                    a_little.wait(0.01)
+
+        async def until(met: Callable[[], bool]) -> None:
+            with anyio.fail_after(60):
+                while not met():  # noqa: ASYNC110 - nothing tells of it, and time is virtual
+                    await anyio.sleep(0.1)
+
+        async with _member(cluster) as consumer, consumer.processing(handle, concurrency=1) as processing:
+            await until(lambda: processing.statistics().handled == 20)
+            await anyio.sleep(20)  # it is known then that handlers take no time
+            for _ in range(3):
+                cluster.produce("jobs", value="job")
+            await until(lambda: processing.statistics().waiting == 2)
+            loop.asked = asked
+            await until(lambda: processing.statistics().handled == 23)
+            assert handled[20:] == [(20, 1), (21, 2), (22, 2)], "the others were given back"
+
+    try:
+        anyio.run(main, backend="asyncio", backend_options={"loop_factory": lambda: loop})
     finally:
         go_on.set()
