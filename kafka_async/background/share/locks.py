@@ -199,9 +199,10 @@ class Locks:
     def give_up_unread(self) -> Iterator[tuple[TopicPartition, PartitionLocks, dict[int, Lock]]]:
         """Yield, by partition, the locks of records that nobody has read. They are forgotten."""
         for partition, held in self.partitions.items():
-            unread = {offset: lock for offset, lock in held.by_offset.items() if lock.keep is Keep.UNREAD}
+            by_offset = held.by_offset
+            unread = {offset: lock for offset, lock in by_offset.items() if lock.keep is Keep.UNREAD and not lock.acknowledged}
             for offset in unread:
-                del held.by_offset[offset]
+                del by_offset[offset]
             if unread:
                 yield partition, held, unread
 

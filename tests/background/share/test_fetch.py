@@ -5,6 +5,7 @@ import pytest
 from kafka_async.background.share.orders import (
     Acknowledge,
     AcknowledgeType,
+    Delivery,
     Hold,
     Lost,
     Order,
@@ -101,6 +102,35 @@ def test_unread_records_whose_locks_have_ended_are_not_released() -> None:
     world.poll(LOCK + 0.3)
     assert world.waiting(ShareAcknowledgeRequest) == []
     assert call.result() == {}
+
+
+def _read_one(world: World) -> Delivery:
+    """Have four records delivered, of which the application reads one, and then no more: 10 s later the others are given back."""
+    delivery = world.delivered(4)
+    world.exchange.demand.read_at = 0.0
+    world.exchange.taken = 1
+    world.exchange.notes[delivery.number, 0] = RecordsHandedOut(TP, delivery.number, (0,))
+    return delivery
+
+
+def test_what_was_accepted_and_is_not_answered_is_not_given_back_with_what_is_unread() -> None:
+    """No note says any more that the application has it, since it has acknowledged it."""
+    world = World(max_poll_interval_ms=10_000)
+    delivery = _read_one(world)
+    world.exchange.notes.clear()
+    world.poll(9.0)
+    accept(world, delivery, 0, read=0)
+    world.poll(9.99)
+    assert world.waiting(ShareFetchRequest), "it waits for the answer"
+    world.poll(10.1)
+    (lost,) = (report for report in world.reports() if isinstance(report, Lost))
+    assert lost.locks == tuple((delivery.number, offset) for offset in (1, 2, 3))
+    world.answer(ShareFetchRequest, fetched(), 10.2)
+    world.poll(10.2)
+    world.poll(10.6)
+    (partition,) = acknowledgement(world).topics[0].partitions
+    batches = partition.acknowledgement_batches
+    assert [(each.first_offset, each.last_offset, each.acknowledge_types) for each in batches] == [(0, 0, (1,)), (1, 3, (2,))]
 
 
 def test_a_renewal_that_waits_is_given_up_when_the_lock_ends() -> None:
