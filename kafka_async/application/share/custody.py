@@ -509,12 +509,14 @@ class Custody:
             if not renews:
                 self.counts.unanswered += 1
         delivery, offset, exchange = record._delivery, record._raw.offset, self.exchange  # the raw record's offset is found faster
-        if exchange.notes and not renews:
-            exchange.notes.pop((delivery.number, offset), None)
         order: Order = Acknowledge(delivery.partition, offset, delivery.number, kind)
         if delay > 0:
             order = ReleaseLater(delivery.partition, delivery.number, offset, delay)
+            # Another note, taken after the order, would have the lock renewed no more.
+            exchange.notes[delivery.number, offset] = Hold(delivery.partition, delivery.number, offset)
         exchange.order(order, urgent=renews)
+        if exchange.notes and not renews:  # not before: with neither of them the record would be taken for unread
+            exchange.notes.pop((delivery.number, offset), None)
         return True
 
     @property
@@ -545,10 +547,8 @@ class Custody:
         self.held.enter(record)
         delivery, offset = record._delivery, record.offset
         order = Hold(delivery.partition, delivery.number, offset)
+        self.exchange.notes[delivery.number, offset] = order  # in any case: a former note may be taken after an order
         # The background looks at a lock once half of its time is over; before that it need not know.
-        if now < record._deadline - self.exchange.lock_seconds / 2:
-            self.exchange.notes[delivery.number, offset] = order
-        else:
-            self.exchange.notes.pop((delivery.number, offset), None)
+        if now >= record._deadline - self.exchange.lock_seconds / 2:
             self.exchange.order(order)
         return True

@@ -230,8 +230,11 @@ class ShareFetchManager:
             return NEVER
         if until > now:
             return until
-        ahead.given_back, ahead.lost_at = seen, exchange.delivered
         self._take_notes(now)
+        if exchange.orders:  # they came since this turn took some, and may be about records that look unread
+            exchange.handler.wake_background()
+            return NEVER
+        ahead.given_back, ahead.lost_at = seen, exchange.delivered
         for partition, held, unread in self.locks.give_up_unread():
             error = InvalidRecordStateError(f"{partition}: the record was released, since nothing was read for too long")
             exchange.report(Lost(partition, tuple((lock.number, offset) for offset, lock in unread.items()), error))

@@ -1,6 +1,7 @@
 """What the application's side does with unread records and with those that are out: deliveries, losses and results by hand."""
 
 import sys
+from collections import deque
 from threading import Event, Thread, current_thread
 from typing import Any
 
@@ -11,12 +12,14 @@ import pytest
 from kafka_async.application.callbacks import Deserialized
 from kafka_async.application.lifecycle.runtime import TaskRuntime
 from kafka_async.application.share.custody import Held
+from kafka_async.background.boundary import Exchange
 from kafka_async.background.share.orders import (
     Acknowledge,
     AcknowledgeType,
     Hold,
     Keep,
     Lost,
+    Order,
     RecordsDropped,
     RecordsHandedOut,
     ReleaseLater,
@@ -535,6 +538,42 @@ def test_a_thread_has_acknowledged_its_record_before_a_stop_goes_on() -> None:
         assert world.orders()[-1] == Acknowledge(TP, 0, 1, AcknowledgeType.ACCEPT)
 
     run_virtual_asyncio(main)
+
+
+class Looking(deque[Order]):
+    """Looks at the notes as an order comes: another thread may look there at any moment."""
+
+    exchange: Exchange
+    seen: list[tuple[str, str]]
+
+    def append(self, order: Order) -> None:
+        (note,) = self.exchange.notes.values()
+        self.seen.append((type(order).__name__, type(note).__name__))
+        super().append(order)
+
+
+def test_the_background_finds_an_order_or_a_note_about_a_record_that_is_out() -> None:
+    """With neither of them it would take the record for unread, and give it back. And no note undoes what an order said."""
+    world = World()
+    world.deliver(0, 4)
+    world.custody.sort()
+    orders, notes = Looking(), world.exchange.notes
+    orders.exchange, orders.seen = world.exchange, []
+    world.exchange.orders = orders
+    for number in range(4):
+        record = world.custody.hand_out_one()
+        assert record is not None
+        if number == 0:
+            record.accept()
+        elif number == 1:
+            record.release(delay_ms=1_000)
+        else:
+            world.now = 20.0 if number == 2 else 0.0  # half of the lock's time is over, or not
+            assert world.custody.enter(record)
+            assert list(map(type, notes.values())) == [Hold]
+            notes.clear()
+        assert not notes
+    assert orders.seen == [("Acknowledge", "RecordsHandedOut"), ("ReleaseLater", "Hold"), ("Hold", "Hold")]
 
 
 class Idle:

@@ -133,6 +133,25 @@ def test_what_was_accepted_and_is_not_answered_is_not_given_back_with_what_is_un
     assert [(each.first_offset, each.last_offset, each.acknowledge_types) for each in batches] == [(0, 0, (1,)), (1, 3, (2,))]
 
 
+@pytest.mark.parametrize("order", ["accept", "hold"])
+def test_what_is_said_of_a_record_while_unread_ones_are_given_back_counts(order: str) -> None:
+    """A thread says it between the moment when the background takes orders and the one when it looks at the notes."""
+    world = World(max_poll_interval_ms=10_000)
+    woken: list[str] = []
+    world.handler.wake_background = lambda: woken.append("background")
+    delivery = _read_one(world)
+    fetch_manager = world.background.fetch
+    fetch_manager.take_orders(10.1)
+    world.exchange.notes.clear()
+    world.exchange.order(Acknowledge(TP, 0, delivery.number, ACCEPT) if order == "accept" else Hold(TP, delivery.number, 0))
+    woken.clear()
+    fetch_manager.poll(10.1)
+    assert woken, "it looks again at once"
+    world.poll(10.1)
+    (lost,) = (report for report in world.reports() if isinstance(report, Lost))
+    assert lost.locks == tuple((delivery.number, offset) for offset in (1, 2, 3))
+
+
 def test_a_renewal_that_waits_is_given_up_when_the_lock_ends() -> None:
     world = World()
     first = world.delivered(2)
