@@ -95,6 +95,7 @@ class ReadAhead:
         """Return for how many bytes a broker is asked, so that unread records stay under ``fetch_buffer_bytes``."""
         exchange, limit = self.exchange, self.config.fetch_buffer_bytes
         expected = sum(broker.expected or 0 for broker in brokers)
+        exchange.starving = True  # first: an application that makes room from now on wakes us
         room = limit - exchange.unread_bytes - int(expected * self.expansion)
         exchange.starving = room <= 0
         if room <= 0:

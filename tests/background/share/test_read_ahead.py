@@ -2,11 +2,16 @@
 
 import pytest
 
+from kafka_async.background.boundary import EventHandler, Exchange
+from kafka_async.background.share.closing import Closing
+from kafka_async.background.share.locks import Locks
 from kafka_async.background.share.orders import (
     Lost,
     RecordsHandedOut,
 )
-from kafka_async.background.share.read_ahead import SHORT_POLL
+from kafka_async.background.share.read_ahead import SHORT_POLL, ReadAhead
+from kafka_async.background.share.share_settings import ShareSettings
+from kafka_async.config import ConsumerConfig
 from kafka_async.errors import (
     CoordinatorNotAvailableError,
     KafkaConnectionError,
@@ -17,6 +22,7 @@ from kafka_async.wire.messages import (
     ShareFetchRequest,
     ShareGroupHeartbeatRequest,
 )
+from tests.background.support import FakeNetwork
 
 from .world import LOCK, TP, World, accept, acknowledged, fetch, fetched, taken_in
 
@@ -163,3 +169,22 @@ def test_a_long_poll_takes_no_more_than_a_part_of_the_locks_time() -> None:
     world = World(fetch_max_wait_ms=10_000)
     world.joined(0)
     assert fetch(world).max_wait_ms == LOCK * 1000 / 10
+
+
+def test_an_application_that_makes_room_while_it_is_looked_for_wakes_the_background() -> None:
+    """It has a thread of its own. What it takes just then may be all that it takes for a long time."""
+    seen: list[bool] = []
+
+    class Looked(Exchange):
+        @property
+        def unread_bytes(self) -> int:
+            seen.append(self.starving)
+            return super().unread_bytes
+
+    exchange, settings, config = Looked(EventHandler(lambda: None, lambda: None)), ShareSettings(), ConsumerConfig.of(group_id="g")
+    ahead = ReadAhead(config, settings, exchange, FakeNetwork(), Locks(300.0), Closing())
+    assert ahead.bytes(()) > 0
+    assert (seen, exchange.starving) == ([True], False)
+    exchange.put_bytes = config.fetch_buffer_bytes
+    assert ahead.bytes(()) == 0
+    assert (seen, exchange.starving) == ([True, True], True)
