@@ -103,11 +103,11 @@ class ShareReader:
                     handler.wake_background()  # which reads on only for somebody who wants records
                 await self._wait(ticket, left)
         finally:
-            handler.polled_at = now = clock()  # first: a thread of the background may look between these
-            handler.reading -= 1
-            demand.wanted -= size
+            handler.polled_at = now = clock()  # first, as the next: a thread of the background may look between these
             if size:
                 demand.read_at = now
+            handler.reading -= 1
+            demand.wanted -= size
             self.pace.end(now, len(records))
 
     async def _wait(self, ticket: int, seconds: float) -> None:

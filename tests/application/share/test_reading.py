@@ -15,7 +15,7 @@ from kafka_async.application.reading.in_vain import InVain
 from kafka_async.application.share.consumer import ShareConsumer
 from kafka_async.application.share.custody import Custody, Held
 from kafka_async.application.share.reading import ShareReader
-from kafka_async.background.boundary import EventHandler, Exchange
+from kafka_async.background.boundary import Demand, EventHandler, Exchange
 from kafka_async.background.share.orders import Acknowledge, AcknowledgeType, Delivery
 from kafka_async.errors import DeserializationError, IllegalStateError, TopicAuthorizationFailedError
 from kafka_async.events import ShareEvent
@@ -355,6 +355,38 @@ def test_a_read_says_what_it_wants_while_it_waits_and_what_it_missed_if_it_did_n
         reading.deliver(0, 3)
         assert [record.offset for record in await reading.reader.read(0.0, 2)] == [0, 1]
         assert (demand.asked, demand.missed) == (2, 0)
+
+    run(main)
+
+
+class Looked(Demand):
+    """Remembers when the last read was, as a background with a thread of its own sees it when nobody wants records any more."""
+
+    def __init__(self) -> None:
+        self.count, self.read_at, self.seen = 0, 0.0, list[float]()
+        super().__init__()
+        self.seen.clear()
+
+    @property
+    def wanted(self) -> int:
+        return self.count
+
+    @wanted.setter
+    def wanted(self, count: int) -> None:
+        self.count = count
+        if not count:
+            self.seen.append(self.read_at)
+
+
+@on_both
+def test_a_read_that_has_waited_for_long_is_no_old_one_at_any_moment_of_its_end(run: Run) -> None:
+    """What was delivered to it would be given back, since nothing was read for so long."""
+
+    async def main() -> None:
+        reading = Reading()
+        reading.exchange.demand = demand = Looked()
+        assert await reading.reader.read(60.0, 1) == []
+        assert demand.seen == [anyio.current_time()]
 
     run(main)
 
