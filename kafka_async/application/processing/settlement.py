@@ -124,6 +124,7 @@ class CommitSettlement:
         Nobody else gets them, so handlers that run may go on, but what they do does not count.
         """
         work, source = self.progress.work, self.progress.source
+        self.handling.take_in()  # first: a record whose thread has ended is done
         self._leave(partitions)
         source.give_up(work.to_commit(source.positions(), [tp for tp in partitions if tp in work.parts]))
         work.forget(partitions)

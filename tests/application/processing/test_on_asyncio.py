@@ -107,6 +107,29 @@ async def test_a_record_whose_thread_has_just_ended_counts_though_its_worker_is_
     assert time.monotonic() - began < 15, "nothing was waited for"
 
 
+async def test_a_record_whose_thread_has_just_ended_is_committed_though_its_partition_is_given_up_at_that_moment() -> None:
+    some = world(partitions=2)
+    some.produce(1)
+    begun, go_on, moment = threading.Event(), threading.Event(), threading.Event()
+
+    def handle(record: Record) -> None:
+        begun.set()
+        go_on.wait(60)
+
+    async with some.consumer() as consumer:
+        consumer.unsubscribe()
+        consumer.assign(some.partitions[:1])
+        async with consumer.processing(handle, concurrency=1) as run:
+            await until(begun.is_set)
+            go_on.set()
+            while run.statistics().running:
+                moment.wait(0.01)  # the event loop is blocked, so it has not seen the result
+            consumer.assign(some.partitions[1:])
+            await until(lambda: some.committed() is not None)
+            assert some.committed() == 1
+            assert run.statistics().late_results == 0
+
+
 async def test_a_plain_handler_that_fails_is_tried_again_and_the_others_go_on() -> None:
     some = world()
     some.produce(200)
