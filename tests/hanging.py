@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from typing import Any, Final
 
@@ -58,16 +59,21 @@ class Watch:
         self._due_at = math.inf
 
     def _run(self) -> None:
+        while True:
+            self._wait()
+            # The next test may begin meanwhile: neither has it to wait, nor may a report that fails end the watch over it.
+            text = _tried(lambda: "\n".join(report()))
+            with suppress(Exception):  # the test is over by now, and with it what it had in place of standard error
+                sys.stderr.write(text + "\n")
+                sys.stderr.flush()
+
+    def _wait(self) -> None:
+        """Return once a test has taken nearly all of its time."""
         with self._changed:
-            while True:
-                left = self._due_at - time.monotonic()
-                if left <= 0:
-                    self._due_at = math.inf
-                    sys.stderr.write("\n".join(report()) + "\n")
-                    sys.stderr.flush()
-                else:
-                    self._wakes_at = self._due_at
-                    self._changed.wait(None if left == math.inf else left)
+            while (left := self._due_at - time.monotonic()) > 0:
+                self._wakes_at = self._due_at
+                self._changed.wait(None if left == math.inf else left)
+            self._due_at = self._wakes_at = math.inf
 
 
 def report() -> Iterator[str]:

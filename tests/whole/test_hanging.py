@@ -5,7 +5,9 @@ import subprocess
 import sys
 import weakref
 from collections import deque
+from io import StringIO
 from pathlib import Path
+from threading import Event
 
 import attrs
 import pytest
@@ -13,7 +15,7 @@ import pytest
 from kafka_async import TopicPartition
 
 from ..application.support import consumer_on, filled, virtual
-from ..hanging import report, shown
+from ..hanging import Watch, report, shown
 
 ROOT = Path(__file__).parents[2]
 HANGS = """
@@ -86,3 +88,34 @@ def test_a_test_that_hangs_says_it_however_it_is_ended(method: str, tmp_path: Pa
     assert done.returncode != 0
     assert "what 1 consumers know" in done.stdout + done.stderr
     assert "TopicPartition(topic='nothing', partition=1)" in done.stdout + done.stderr
+
+
+class _Elsewhere(StringIO):
+    """What a test has in place of standard error."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written, self.goes_on = Event(), Event()
+
+    def write(self, text: str) -> int:
+        self.written.set()
+        assert self.goes_on.wait(30)
+        return super().write(text)
+
+
+@pytest.mark.slow
+def test_a_report_that_cannot_be_written_holds_up_no_test_and_ends_no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch, first, second = Watch(), _Elsewhere(), _Elsewhere()
+    monkeypatch.setattr(sys, "stderr", first)
+    watch.begin(0.0)
+    assert first.written.wait(30)
+    watch.end()
+    watch.begin(300.0)  # while the report of the first one is being written
+    watch.end()
+    first.close()  # by the test, which is over
+    monkeypatch.setattr(sys, "stderr", second)
+    first.goes_on.set()
+    watch.begin(0.0)
+    assert second.written.wait(30), "the third one hangs, too"
+    watch.end()
+    second.goes_on.set()
