@@ -59,3 +59,28 @@ class ByKind(LoadFileScheduling):  # type: ignore[misc]  # pytest-xdist has no t
         if not waiting or (node in self._at and COMPUTES in left and not others[COMPUTES]):
             return COMPUTES
         return min(waiting, key=lambda kind: (others[kind], -left[kind]))
+
+    # ---- a worker that dies: xdist would run what killed it again, ask workers that have not collected, and hold a last test back
+
+    def remove_node(self, node: Any) -> str | None:
+        """Hand out again what a worker has left, but for the test in which it died. Return that test."""
+        units: dict[str, dict[str, bool]] = self.assigned_work.pop(node)
+        self._at.pop(node, None)
+        left = [(file, test) for file, unit in units.items() for test, is_done in unit.items() if not is_done]
+        if not left:
+            return None
+        file, died = left[0]
+        units[file][died] = True
+        self.workqueue.update({file: unit for file, unit in units.items() if not all(unit.values())})
+        for other in self.nodes:
+            self._reschedule(other)
+        return died
+
+    def schedule(self) -> None:
+        super().schedule()
+        for node in self.nodes:  # a worker runs its last test once it knows what follows, if only the end
+            self._reschedule(node)
+
+    def _reschedule(self, node: Any) -> None:
+        if node in self.registered_collections:
+            super()._reschedule(node)
