@@ -306,7 +306,8 @@ class Turmoil:
             for earliest, latest in self.moves[protocol]:
                 if gone_at - LOADING <= latest and earliest <= (stored_at or over_at):
                     over_at = latest + LOADING + SESSION_MS / 1000
-            if begin <= over_at and gone_at <= end:
+            counted_until = over_at if stored_at is None else min(over_at, stored_at)
+            if begin <= counted_until and gone_at <= end:
                 longer = max(longer, over_at - gone_at - SESSION_MS / 1000)
         return PATIENCE + longer
 

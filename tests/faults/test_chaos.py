@@ -105,3 +105,13 @@ def test_a_coordinator_moved_if_the_leader_epoch_grew_between_two_looks() -> Non
         log.see("classic", epoch, asked_at, asked_at + 0.1)
     log.see("consumer", 9, 7.0, 7.1)
     assert log.moves == {"classic": [(2.0, 3.1), (5.0, 6.1)]}
+
+
+def test_a_member_that_left_explains_no_wait_of_what_was_written_once_a_generation_without_it_is_stored() -> None:
+    log = turmoil(PATIENCE + 6)
+    log.moves["classic"].append((94.9, 95.0))
+    newcomer = Process("newcomer", log.groups[0].watch, NOWHERE, assigned_at=99.0)
+    log.leaves.append((90.0, newcomer))
+    assert log.outcome(1).faults
+    newcomer.assigned_at = 101.0
+    assert not log.outcome(1).faults
