@@ -399,6 +399,26 @@ async def test_a_trace_listener_may_unsubscribe(protocol: str, text: str) -> Non
             assert await read_all([comes], 5) == everything(w.partitions)
 
 
+@pytest.mark.parametrize("text", ["revoked", "assigned"])
+@every
+def test_a_stop_that_begins_right_after_such_a_step_holds_up_nobody(protocol: str, text: str) -> None:
+    """In the eager protocol it completes the generation of the others, and leaves before they know."""
+
+    async def run() -> None:
+        w = World(protocol)
+        async with anyio.create_task_group() as tasks:
+            trace = Once(text, lambda: tasks.start_soon(stops.stop))
+            stops = w.consumer("t", trace=trace)
+            await stops.start()
+            await anyio.sleep(1)
+            trace.armed = True
+            async with w.consumer("t", request_timeout_ms=5_000) as comes:
+                assert await read_all([comes], 5) == everything(w.partitions)
+                assert not trace.armed
+
+    run_virtual_asyncio(run)
+
+
 Call = Callable[[Consumer, TopicPartition], Any]
 ASKING: Final[dict[str, Call]] = {
     "getmany": lambda consumer, tp: consumer.getmany(timeout_ms=0),

@@ -263,8 +263,10 @@ class Groups:
 
     def _joined(self, group: ClassicGroup, member: ClassicMember) -> Answering[JoinGroupResponse]:
         member.waits += 1
+        generation = group.generation
         try:
-            while group.state is State.PREPARING and group.members.get(member.id) is member:
+            # A generation that is over before this has its turn, since a member left, is answered, too: the member joins anew.
+            while group.state is State.PREPARING and group.generation == generation and group.members.get(member.id) is member:
                 yield group.next_deadline(self.cluster.clock.now())
                 group.expire(self.cluster.clock.now())
         finally:
