@@ -419,6 +419,26 @@ def test_a_stop_that_begins_right_after_such_a_step_holds_up_nobody(protocol: st
     run_virtual_asyncio(run)
 
 
+@pytest.mark.parametrize("text", ["revoked", "assigned"])
+@every
+@virtual
+async def test_a_trace_listener_may_subscribe_with_a_listener(protocol: str, text: str) -> None:
+    """It is called inside reads only, and so not in the step in which it was set."""
+    w = World(protocol)
+    trace = Once(text, lambda: subscribes.subscribe(["t"], listener=listener))
+    subscribes = w.consumer("t", trace=trace)
+    listener = Told(subscribes, seconds=1)
+    async with subscribes:
+        await anyio.sleep(1)
+        trace.armed = True
+        async with w.consumer("t", request_timeout_ms=5_000) as comes:
+            await anyio.sleep(1)
+            assert not trace.armed
+            assert not listener.calls
+            assert await read_all([subscribes, comes], 10) == everything(w.partitions)
+            assert shares(subscribes, comes) == [2, 2]
+
+
 Call = Callable[[Consumer, TopicPartition], Any]
 ASKING: Final[dict[str, Call]] = {
     "getmany": lambda consumer, tp: consumer.getmany(timeout_ms=0),
