@@ -62,6 +62,8 @@ class Listening:
     at it, so it is not a method."""
     untold: frozenset[TopicPartition] = field(default=frozenset(), init=False)
     """Partitions that were taken before the first read, without a listener: it tells one that was set since."""
+    is_silent: bool = field(default=False, init=False)
+    """No read is under way in which a listener could be called, also not one that a trace listener has just set."""
 
     def keep(self, error: Exception | None) -> None:
         """A read call has to raise this; the first of several counts."""
@@ -212,8 +214,6 @@ class Rebalancing:
     """Partitions that are no longer ours: a commit of them is refused, and the error names them."""
     _carrying: _Carrying | None = field(default=None, init=False)
     _busy: bool = field(default=False, init=False)
-    _in_silence: bool = field(default=False, init=False)
-    """No read is under way in which a listener could be called, also not one that a trace listener has just set."""
     _unsubscribing: Unsubscribe | None = field(default=None, init=False)
     """To be sent when the call-back for it has returned."""
     _error: Exception | None = field(default=None, init=False)
@@ -283,11 +283,11 @@ class Rebalancing:
             return
         while self.listening.listener is None and (proposal := self._next_proposal()) is not None and allowed(proposal):
             carrying = self._carry(proposal)
-            self._in_silence = True
+            self.listening.is_silent = True
             try:
                 _at_once(self._revoke(carrying) if isinstance(proposal, RevokePartitions) else self._assign(carrying))
             finally:
-                self._in_silence = False
+                self.listening.is_silent = False
                 if carrying.took_over:
                     self.listening.untold |= self.unread.partitions.keys() - carrying.before
             if self._stands(carrying):
@@ -445,7 +445,7 @@ class Rebalancing:
             self.lost |= partitions
 
     async def _call(self, name: str, partitions: frozenset[TopicPartition]) -> None:
-        if self.listening.listener is not None and not self._in_silence:
+        if self.listening.listener is not None and not self.listening.is_silent:
             self.listening.keep(self.listening.begin(getattr(self.listening.listener, name), partitions))
             await self._join()
 

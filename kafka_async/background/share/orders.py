@@ -15,6 +15,10 @@ from ...values import frozen
 
 AHEAD: Final = 1 / 3
 """Records are read ahead only if the application gets to them within this share of the locks' duration."""
+SOON: Final = 2.0
+"""Seconds of work that are read ahead at most, but for a ``FEW`` records. What is unread when a member stops goes to others, and each
+time costs a record one of its deliveries (since Kafka 4.2, KAFKA-19972): after five restarts it is given up, seen by nobody."""
+FEW: Final = 10
 CAREFUL: Final = 10
 """Once records have lost their locks unread, as many are read ahead as the application has read since, divided by this. Each time
 costs such records one of their deliveries, and it may happen again, if a few jobs take longer than a lock or connections break."""
@@ -161,7 +165,7 @@ def in_time(pace: float, lock_seconds: float, since: float) -> int:
 
     ``since``: how many it has read since some have lost their locks unread; infinity if none have.
     """
-    return int(min(lock_seconds * AHEAD / pace, max(0.0, since) / CAREFUL)) if pace > 0 else 0
+    return int(min(lock_seconds * AHEAD / pace, max(SOON / pace, FEW), max(0.0, since) / CAREFUL)) if pace > 0 else 0
 
 
 _SIZES: Final = tuple(itemgetter(ConsumerRecord._fields.index(f"serialized_{part}_size")) for part in ("key", "value"))

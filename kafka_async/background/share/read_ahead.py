@@ -88,6 +88,8 @@ class ReadAhead:
             return max(wanted, asked - unread if unread > 0 else 0)
         if unread >= max(1, ahead // 2):
             return 0
+        if self.is_limited:  # each broker may lock as many as it is asked for; a fast application waits for requests instead
+            ahead = -(-ahead // _leaders(brokers))
         # Slow handlers have nothing ahead of them: it would wait for longer than its lock lasts.
         return ahead if demand.handlers and ahead else max(ahead, wanted)
 

@@ -15,10 +15,28 @@ from .world import LOCK, TP
 
 @pytest.mark.parametrize(
     ("pace", "since", "expected"),
-    [(0.0, inf, 0), (1.0, inf, 10), (20.0, inf, 0), (0.001, inf, 10_000), (0.001, 5 * CAREFUL, 5), (0.001, -3.0, 0)],
-    ids=["not known", "a third of the lock", "too slow for one", "fast", "some were lost not long ago", "some were lost just now"],
+    [
+        (0.0, inf, 0),
+        (1.0, inf, 10),
+        (20.0, inf, 0),
+        (0.001, inf, 2_000),
+        (0.1, inf, 20),
+        (0.5, inf, 10),
+        (0.001, 5 * CAREFUL, 5),
+        (0.001, -3.0, 0),
+    ],
+    ids=[
+        "not known",
+        "a third of the lock",
+        "too slow for one",
+        "two seconds of work",
+        "the same",
+        "ten if they take longer",
+        "some were lost not long ago",
+        "some were lost just now",
+    ],
 )
-def test_as_many_are_read_ahead_as_the_application_gets_to_in_a_third_of_the_lock(pace: float, since: float, expected: int) -> None:
+def test_as_many_are_read_ahead_as_the_application_gets_to_soon(pace: float, since: float, expected: int) -> None:
     assert in_time(pace, LOCK, since) == expected
 
 

@@ -36,8 +36,18 @@ def test_a_fetch_asks_for_what_read_calls_want_and_ahead_of_them_for_what_the_ap
 
     soon, unknown = LOCK / 3, 0.0
     assert [asked(wanted, unknown) for wanted in (0, 1, 40, 1_000)] == [[], [1], [40], [500]]
-    assert [asked(0, pace) for pace in (soon / 10_000, soon / 50, soon / 3, soon, soon * 9)] == [[500], [50], [3], [1], []]
+    assert [asked(0, pace) for pace in (soon / 10_000, soon / 50, soon / 3, soon, soon * 9)] == [[500], [10], [3], [1], []]
     assert asked(40, soon) == [40]
+
+
+def test_what_is_read_ahead_is_shared_among_the_brokers_unless_the_application_is_fast() -> None:
+    def asked(pace: float) -> list[int]:
+        world = World()
+        world.joined(0, 1, pace=pace, leaders=(1, 2))
+        return [request.max_records for request in world.waiting(ShareFetchRequest)]
+
+    assert asked(0.02) == [50, 50], "two seconds of work"
+    assert asked(0.0001) == [500, 500]
 
 
 def test_a_fetch_asks_for_no_more_than_an_answer_may_bring() -> None:
