@@ -45,8 +45,10 @@ class ShareConsumer(Generic[K, V]):
 
     The group's own configuration sets where it starts (``share.auto.offset.reset``, by default the end of the log), how long a lock
     lasts (``share.record.lock.duration.ms``) and how often a record is delivered (``share.delivery.count.limit``).
-    A broker counts a delivery when it locks the record, even if the application never gets it: the process dies, the connection
-    breaks, or the event loop is blocked for as long as a lock lasts. The record then comes again, after later ones perhaps.
+    A broker counts a delivery when it locks the record, even if the application never gets it: the consumer stops, the process
+    dies, the connection breaks, or the event loop is blocked for as long as a lock lasts. The record then comes again, after later
+    ones perhaps, unless that was its last delivery. So little is read ahead (``max_poll_records``). If members are restarted
+    several times within seconds, give the group a higher ``share.delivery.count.limit``, or set ``strict_max_records``.
 
     In a cluster of fewer than three brokers, ``share.coordinator.state.topic.replication.factor`` (3 by default) and
     ``share.coordinator.state.topic.min.isr`` (2) have to be lowered. If not, no record ever comes, and brokers report no error; a

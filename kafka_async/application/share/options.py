@@ -86,8 +86,8 @@ class ShareOptions(CommonOptions[K, V], total=False):
     """
     max_poll_records: int
     """How many records one read call returns at most, and how many a fetch asks for. The consumer reads ahead no more than the
-    application gets to within two seconds, or ten records if these take longer, and within a third of the lock duration: others
-    can work on the rest, and each member that stops costs what it has not handed out one of its deliveries. Until it knows how
+    application gets to within a second, or ten records if these take longer, and within a third of the lock duration: others can
+    work on the rest, and each member that stops costs what it has not handed out one of its deliveries. Until it knows how
     long the application takes for ten records, it reads only what is asked for.
 
     Default: ``500``.

@@ -15,9 +15,9 @@ from ...values import frozen
 
 AHEAD: Final = 1 / 3
 """Records are read ahead only if the application gets to them within this share of the locks' duration."""
-SOON: Final = 2.0
-"""Seconds of work that are read ahead at most, but for a ``FEW`` records. What is unread when a member stops goes to others, and each
-time costs a record one of its deliveries (since Kafka 4.2, KAFKA-19972): after five restarts it is given up, seen by nobody."""
+SOON: Final = 1.0
+"""Seconds of work that are read ahead at most, but for a ``FEW`` records. What is unread when a member stops goes to others, and
+costs a record one of its deliveries each time (since Kafka 4.2, KAFKA-19972): after five restarts nobody gets it any more."""
 FEW: Final = 10
 CAREFUL: Final = 10
 """Once records have lost their locks unread, as many are read ahead as the application has read since, divided by this. Each time

@@ -43,10 +43,12 @@ def test_a_fetch_asks_for_what_read_calls_want_and_ahead_of_them_for_what_the_ap
 def test_what_is_read_ahead_is_shared_among_the_brokers_unless_the_application_is_fast() -> None:
     def asked(pace: float) -> list[int]:
         world = World()
+        world.network.offered = BrokerVersions(ranges={Api.SHARE_FETCH: VersionRange(1, 2)})
+        world.exchange.demand.average = pace
         world.joined(0, 1, pace=pace, leaders=(1, 2))
         return [request.max_records for request in world.waiting(ShareFetchRequest)]
 
-    assert asked(0.02) == [50, 50], "two seconds of work"
+    assert asked(0.01) == [50, 50], "a second of work"
     assert asked(0.0001) == [500, 500]
 
 
