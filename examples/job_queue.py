@@ -4,8 +4,8 @@
 
 Each worker is a process. Every second or two the program kills one that is at work with SIGKILL and starts another in its place,
 until every record of the topic is done. Records that a dead worker held go to the others: many at once, since the broker sees
-its connections end, and the rest when their locks have ended (30 s by default). A job may be done twice: if a worker dies after the work and before the broker knows of it, another one gets the
-record. Handlers must allow for that, as with every queue.
+its connections end, and the rest when their locks have ended (30 s by default). A job may be done twice: if a worker dies after
+the work and before the broker knows of it, another one gets the record. Handlers must allow for that, as with every queue.
 
 ``process`` is the short way. With ``getmany`` the workers do the same by hand: a batch, a task for each job, an acknowledgement. A
 job that fails, since what it needs is down, is not released at once but after a pause.

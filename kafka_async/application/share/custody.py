@@ -111,6 +111,8 @@ class Held:
     _depths: dict[Record, int] = field(factory=dict, init=False)
     """How many blocks inside the outermost one have been entered, of records for which there are any."""
     _awaited: bool = field(default=False, init=False)
+    _is_shut: bool = field(default=False, init=False)
+    """A stop has waited for those inside: nobody else is let in."""
 
     def __bool__(self) -> bool:
         return bool(self._stays)
@@ -131,11 +133,18 @@ class Held:
             self._depths[record] = depth - 1
         return depth > 0
 
-    def enter(self, record: Record) -> None:
-        """The current task or thread works on a record."""
+    def enter(self, record: Record) -> bool:
+        """The current task or thread works on a record. ``False``: it may not, since the consumer stops."""
         task_context = self.runtime.task_context
+        if self._is_shut:
+            return False
         if task_context is not None:
-            self._stays[record] = task_context.enter()
+            stay = self._stays[record] = task_context.enter()
+            if self._is_shut:  # just now, for a thread: whoever shuts looks once more afterwards, so one of the two sees the other
+                del self._stays[record]
+                stay.leave(None)
+                return False
+        return True
 
     def leave(self, record: Record, error: BaseException | None) -> bool:
         """The record is acknowledged, and nobody works on it. Return whether ``error`` is the cancellation that ``end`` caused."""
@@ -163,15 +172,20 @@ class Held:
         )
 
     async def wait(self, seconds: float) -> None:
-        """Wait until no other task works on a record, for ``seconds`` at most."""
+        """Wait until no other task works on a record, for ``seconds`` at most. From then on no work begins."""
         clock, signal = self.runtime.clock, self.runtime.signal
         self._awaited = True
         until = clock() + seconds
-        while (left := until - clock()) > 0:
-            ticket = signal.ticket()
-            if not self.by_others:
-                return
-            await signal.wait(ticket, left)
+        try:
+            while (left := until - clock()) > 0:
+                ticket = signal.ticket()
+                if not self.by_others:
+                    self._is_shut = True
+                    if not self.by_others:  # a thread may have got in just before
+                        return
+                await signal.wait(ticket, left)
+        finally:
+            self._is_shut = True
 
 
 @define(eq=False)
@@ -544,7 +558,9 @@ class Custody:
         now = self.clock()
         if record._lost_by is not None or now >= record._deadline:
             return False
-        self.held.enter(record)
+        if not self.held.enter(record):
+            record._lost_by = ConsumerStoppedError("the consumer stopped before the work on the record began")
+            return False
         delivery, offset = record._delivery, record.offset
         order = Hold(delivery.partition, delivery.number, offset)
         self.exchange.notes[delivery.number, offset] = order  # in any case: a former note may be taken after an order
