@@ -1,5 +1,6 @@
 """What ``process`` locks of a share group's records, on the simulated cluster."""
 
+import asyncio
 import sys
 from collections.abc import Callable
 from threading import Event
@@ -259,7 +260,7 @@ def test_no_more_is_locked_than_handlers_get_to_in_time_also_if_a_plain_function
 
 @pytest.mark.slow
 def test_records_behind_plain_handlers_that_hang_are_others_after_the_time_of_a_lock() -> None:
-    go_on = Event()
+    go_on, returns = Event(), Event()
 
     async def main() -> None:
         cluster = _filled(20)
@@ -270,6 +271,7 @@ def test_records_behind_plain_handlers_that_hang_are_others_after_the_time_of_a_
             begun.add(record.offset)
             if record.offset == 20:
                 go_on.wait(30)
+                returns.set()
 
         async def until(met: Callable[[], bool]) -> None:
             with anyio.fail_after(60):
@@ -289,6 +291,7 @@ def test_records_behind_plain_handlers_that_hang_are_others_after_the_time_of_a_
             await anyio.sleep(20)
             assert begun == set(range(21)), "nothing is read before the handler returns, though the other member gave both back"
             go_on.set()
+            await asyncio.to_thread(returns.wait)  # a sign of life of the threads, for which time would not wait any more
             await until(lambda: processing.statistics().handled == 23)
 
     try:
