@@ -768,7 +768,7 @@ class KafkaConsumer(Generic[K, V]):
         """
         self._parts.guard.ask()
         self._parts.guard.check_open()
-        return self._parts.assigned.to_commit()
+        return self._parts.assigned.hand_over()
 
     async def committed(self, partition: TopicPartition) -> int | None:
         """Return the committed offset of a partition, ``None`` if there is none. Raises as ``committed_offsets`` does."""

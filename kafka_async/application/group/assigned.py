@@ -76,6 +76,13 @@ class AssignedPartitions:
         only_leaving = self.rebalancing.is_unsubscribing and self.rebalancing.listening.is_inside
         return self.unread.positions(lambda cursor: not only_leaving or cursor.custody is PartitionCustody.LEAVING)
 
+    def hand_over(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """As ``to_commit``, for an application that stores these itself: no beginning may come after them and take them back."""
+        offsets = self.to_commit()
+        for partition in offsets:
+            self.unread.partitions[partition].stored.begins = None
+        return offsets
+
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """As ``to_commit``, without what ``unsubscribe`` is giving up."""
         self.unread.settle()

@@ -102,6 +102,11 @@ class Counts:
     """Acknowledgements on their way."""
 
 
+def _lose(record: Record, error: Exception) -> None:
+    """What is said of the record does not count, or may not."""
+    record._lost_by = error
+
+
 @define(eq=False)
 class Held:
     """Records that tasks, or threads, work on within ``async with`` or ``with``: a stop waits for them."""
@@ -295,7 +300,7 @@ class Custody:
             return
         record = delivery.out.pop(offset, None)
         if record is not None:
-            record._lost_by = error
+            _lose(record, error)
             if record._said is None:
                 self._unreported.append(record)
         delivery.gone.add(offset)
@@ -311,7 +316,7 @@ class Custody:
             self._less(delivery, len(found))
             if settled.error is not None:
                 for record in found:
-                    record._lost_by = settled.error
+                    _lose(record, settled.error)
         if settled.error is not None:
             counts.refused += size
         elif settled.kind is AcknowledgeType.ACCEPT:
@@ -517,7 +522,7 @@ class Custody:
             if not renews:
                 record._said = kind
             if self._closed:
-                record._lost_by = ConsumerStoppedError("the consumer had stopped before the record was acknowledged")
+                _lose(record, ConsumerStoppedError("the consumer had stopped before the record was acknowledged"))
                 self.counts.refused += not renews
                 return True
             if not renews:
@@ -546,7 +551,7 @@ class Custody:
             self._closed = True
             for delivery in self._deliveries.values():
                 for record in delivery.out.values():
-                    record._lost_by = stopped
+                    _lose(record, stopped)
                 delivery.out.clear()
             self.counts.refused += self.counts.unanswered
             self.counts.unanswered = 0
@@ -559,7 +564,7 @@ class Custody:
         if record._lost_by is not None or now >= record._deadline:
             return False
         if not self.held.enter(record):
-            record._lost_by = ConsumerStoppedError("the consumer stopped before the work on the record began")
+            _lose(record, ConsumerStoppedError("the consumer stopped before the work on the record began"))
             return False
         delivery, offset = record._delivery, record.offset
         order = Hold(delivery.partition, delivery.number, offset)

@@ -109,3 +109,16 @@ async def test_process_stores_where_it_began_with_each_partition(protocol: Mappi
             await consumer.process(handler)
     assert done == BOTH
     assert cluster.committed == {("g", first): OLD + NEW} | {("g", partition): OLD for partition in others}
+
+
+@every_protocol
+@virtual
+async def test_a_beginning_takes_back_no_offset_that_the_application_has_stored_itself(protocol: Mapping[str, Any]) -> None:
+    cluster, partitions = filled(OLD, partitions=2)
+    async with begun(cluster, protocol, enable_auto_commit=False) as consumer:
+        write(cluster, partitions)
+        await read_all([consumer], 5)
+        following = consumer.next_offsets()[partitions[1]].offset
+        cluster.committed["g", partitions[1]] = following  # as a producer's ``send_offsets_to_transaction`` does
+        await consumer.commit({partitions[0]: OLD})
+        assert cluster.committed["g", partitions[1]] == following == OLD + NEW
