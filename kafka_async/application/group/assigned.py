@@ -77,10 +77,15 @@ class AssignedPartitions:
         return self.unread.positions(lambda cursor: not only_leaving or cursor.custody is PartitionCustody.LEAVING)
 
     def hand_over(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """As ``to_commit``, for an application that stores these itself: no beginning may come after them and take them back."""
+        """As ``to_commit``, for an application that may store these itself: no beginning may come after them and take them back.
+
+        Where nothing was read yet, they are the beginnings.
+        """
         offsets = self.to_commit()
-        for partition in offsets:
-            self.unread.partitions[partition].stored.begins = None
+        for partition, offset in offsets.items():
+            stored = self.unread.partitions[partition].stored
+            if offset.offset != stored.begins:
+                stored.begins = None
         return offsets
 
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:

@@ -122,3 +122,16 @@ async def test_a_beginning_takes_back_no_offset_that_the_application_has_stored_
         cluster.committed["g", partitions[1]] = following  # as a producer's ``send_offsets_to_transaction`` does
         await consumer.commit({partitions[0]: OLD})
         assert cluster.committed["g", partitions[1]] == following == OLD + NEW
+
+
+@every_protocol
+@virtual
+async def test_who_looks_at_the_next_offsets_has_beginnings_stored_all_the_same(protocol: Mapping[str, Any]) -> None:
+    cluster, partitions = filled(OLD, partitions=2)
+    first, quiet = partitions
+    async with begun(cluster, protocol, enable_auto_commit=False) as consumer:
+        write(cluster, [first])
+        await read_all([consumer], 5)
+        assert consumer.next_offsets()[quiet].offset == OLD
+        await consumer.commit({first: OLD + NEW})
+        assert cluster.committed == {("g", first): OLD + NEW, ("g", quiet): OLD}
