@@ -90,9 +90,9 @@ class ShareConsumer(Generic[K, V]):
         """Stop: send the acknowledgements, release every other record, close the sessions, leave the group.
 
         Always returns within ``timeout_ms`` (default: ``request_timeout_ms``). Other tasks that work on a record within
-        ``async with`` get up to a third of that time to finish. So do handlers of ``process``, which are then cancelled. Pending
-        reads end with ``ConsumerStoppedError`` (``getmany``: ``{}``), iterations just end. A second call waits for the first;
-        stopping again is not an error.
+        ``async with`` get up to a third of that time to finish, as do handlers of ``process``, which are then cancelled. A block
+        that begins after that wait raises ``LockLostError``. Pending reads end with ``ConsumerStoppedError`` (``getmany``: ``{}``),
+        iterations just end. A second call waits for the first; stopping again is not an error.
         """
         await self._parts.life.stop(self._parts.guard, timeout_ms)
 

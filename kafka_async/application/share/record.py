@@ -210,15 +210,14 @@ class ShareRecord(Generic[K_co, V_co]):
         custody = self._custody
         if custody.held.leave_inner(self):
             return
-        was_lost = False
+        says = False
         try:
-            if was_open := self._said is None:
-                was_lost = self.lost and not custody.closed
-                if not was_lost:
-                    self._say(_ACCEPT if error is None else _RELEASE)
+            says = self._said is None and not (self.lost and not custody.closed)
+            if says:
+                self._say(_ACCEPT if error is None else _RELEASE)
         finally:  # not before: a stop that came in between, of another thread, would leave the acknowledgement behind
             was_ended = custody.held.leave(self, error)
-        if (was_lost and error is None) or (was_ended and (was_lost or not was_open)):
+        if not says and (was_ended or (self._said is None and error is None)):
             raise self._loss()
 
     def _loss(self) -> LockLostError:

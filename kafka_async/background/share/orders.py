@@ -19,6 +19,7 @@ SOON: Final = 1.0
 """Seconds of work that are read ahead at most, but for a ``FEW`` records. What is unread when a member stops goes to others, and
 costs a record one of its deliveries each time (since Kafka 4.2, KAFKA-19972): after five restarts nobody gets it any more."""
 FEW: Final = 10
+"""Records that are read ahead even if they take longer, so that handlers need not wait for each fetch."""
 CAREFUL: Final = 10
 """Once records have lost their locks unread, as many are read ahead as the application has read since, divided by this. Each time
 costs such records one of their deliveries, and it may happen again, if a few jobs take longer than a lock or connections break."""

@@ -513,16 +513,16 @@ def test_work_that_would_begin_after_a_stop_has_waited_for_the_others_does_not_b
     async def main() -> None:
         world, held = _held()
         world.custody.held = held
-        world.deliver(1, 1)
-        one, other = world.take(2)
-        inside = Event()
+        world.deliver(1, 2)
+        one, other, late = world.take(3)
+        inside, go_on = Event(), Event()
 
         def work() -> None:
             with one:
                 inside.set()
                 go_on.wait(30)
 
-        go_on, worker = Event(), Thread(target=work)
+        worker = Thread(target=work)
         worker.start()
         assert inside.wait(30)
         async with anyio.create_task_group() as tasks:
@@ -533,17 +533,11 @@ def test_work_that_would_begin_after_a_stop_has_waited_for_the_others_does_not_b
             go_on.set()
             worker.join()
         assert one.lost is False
-        (late,) = _late(world)
         with pytest.raises(LockLostError, match="the consumer stopped before the work on the record began"):
             await late.__aenter__()
         assert late.lost
 
     run_virtual_asyncio(main)
-
-
-def _late(world: World) -> list[Any]:
-    world.deliver(2, 1)
-    return world.take(1)
 
 
 def test_a_thread_has_acknowledged_its_record_before_a_stop_goes_on() -> None:
